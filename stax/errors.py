@@ -8,6 +8,7 @@ built-in that NumPy (or JAX) would raise in its place, so existing `except` clau
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from numpy.exceptions import AxisError as _NumpyAxisError
 
@@ -90,6 +91,10 @@ class StaxError(Exception):
         if hint:
             text += f"\n  {hint}"
         super().__init__(text)
+        self.args = (text,)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ConcretizationError(StaxError, TypeError):
@@ -131,6 +136,9 @@ class AxisError(StaxError, _NumpyAxisError, TypeError):
         super().__init__(message, op=op, operands=operands, where=where, hint=hint)
         self.axis = axis
         self.ndim = ndim
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), axis=self.axis, ndim=self.ndim), self.args, self.__dict__
 
 
 class DtypeError(StaxError, TypeError):
