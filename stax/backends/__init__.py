@@ -1,0 +1,1 @@
+"""Back ends: each turns scheduled loop IR into something that runs."""

@@ -1,0 +1,430 @@
+"""The C compiler: found, probed once, and called to turn source text into a loaded library.
+
+Input: C source text and an optimisation level. Output: the path of a shared library in the disk
+cache, or that library loaded. The compiler is the first of STAX_CC, CC, cc, gcc and clang that
+builds and runs a small program; the flags it takes are found by trying them, and the answer is
+kept in memory and on disk, so that a later process starts no compiler at all. The cache key of a
+library holds source, flags, compiler version and CPU features: a library built for another
+machine is never loaded. The compiler runs in a private directory with relative file names and
+without a shell, so that no path can confuse it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stax.backends.c import cache
+from stax.errors import CompilationError, CompilerNotFoundError
+
+__all__ = [
+    "Library",
+    "Toolchain",
+    "cpu_identity",
+    "find_toolchain",
+    "require_toolchain",
+    "toolchain_fault",
+]
+
+_PROBE_VERSION = "3"
+_TIMEOUT = 600.0
+_BASE_FLAGS = ("-shared", "-fPIC", "-std=gnu11", "-w")
+_NUMERIC_FLAGS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv")
+_WISHED_FLAGS: tuple[tuple[str, ...], ...] = (
+    ("-fno-strict-aliasing",),
+    ("-fno-semantic-interposition",),
+    ("-fno-asynchronous-unwind-tables",),
+    ("-fno-stack-protector",),
+    ("-fno-ident",),
+)
+_ENVIRONMENT_FAULTS = re.compile(
+    r"No space left|File size limit|File too large|Disk quota|Read-only file system|"
+    r"signal terminated program|Cannot create temporary|cannot execute|Killed|"
+    r"virtual memory exhausted|out of memory|Permission denied|final close failed|Bus error",
+    re.IGNORECASE,
+)
+_PROBE_SOURCE = r"""
+#if defined(STAX_PROBE_OPENMP)
+extern int omp_get_max_threads(void);
+#endif
+int stax_probe(double *x, int n) {
+    double sum = 0.0;
+    int threads = 1;
+#if defined(STAX_PROBE_OPENMP)
+    threads = omp_get_max_threads() > 0;
+#pragma omp parallel for simd reduction(+ : sum) if (parallel : n > 1000000)
+#else
+#pragma omp simd reduction(+ : sum)
+#endif
+    for (int i = 0; i < n; i++) sum += __builtin_fma(x[i], x[i], 1.0);
+    if (sum != 20.0 || threads != 1) return 0;
+#if defined(__clang__)
+    return 2;
+#elif defined(__GNUC__)
+    return 1;
+#else
+    return 3;
+#endif
+}
+"""
+
+
+class _EnvironmentFault(OSError):
+    """The compiler failed for want of room or permission, not because of the source."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A loaded shared library."""
+
+    path: Path
+    handle: ctypes.CDLL
+
+    def address(self, name: str) -> int:
+        """Return the address of the function or object `name`."""
+        address = ctypes.cast(getattr(self.handle, name), ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A working C compiler with the flags it takes."""
+
+    command: tuple[str, ...]
+    kind: str
+    version: str
+    cpu: str
+    flags: tuple[str, ...]
+    openmp: bool
+    native: bool
+
+    @property
+    def identity(self) -> str:
+        """Text that changes whenever the code made from one source could change."""
+        return "\n".join((*self.command, self.kind, self.version, self.cpu, *self.flags))
+
+    def key(self, source: str, *, opt: str = "-O1", extra: Sequence[str] = ()) -> str:
+        """Return the cache key of the library made from `source`."""
+        return cache.content_key("library", self.identity, opt, *extra, source)
+
+    def cached(self, source: str, *, opt: str = "-O1", extra: Sequence[str] = ()) -> Path | None:
+        """Return the verified cached library of `source`, or None; never runs the compiler."""
+        return cache.load_library_path(self.key(source, opt=opt, extra=extra))
+
+    def compile(self, source: str, *, opt: str = "-O1", extra: Sequence[str] = ()) -> Path:
+        """Return the path of the shared library made from C `source`.
+
+        Args:
+          source: one translation unit; exported functions are its non-static ones.
+          opt: optimisation level flag.
+          extra: further flags (include paths, libraries), put last.
+
+        Raises:
+          CompilationError: the compiler refused the source.
+          CompilerNotFoundError: it could not run here (no room, no permission, no memory).
+        """
+        key = self.key(source, opt=opt, extra=extra)
+        return cache.load_library_path(key) or self._build(key, source, opt, extra)
+
+    def _build(self, key: str, source: str, opt: str, extra: Sequence[str]) -> Path:
+        fault: OSError | None = None
+        # clang leaves loops scalar at -O1 even where a pragma asks for vectors.
+        level = "-O2" if self.kind == "clang" and opt == "-O1" else opt
+        for place in cache.library_caches():
+            try:
+                with place.build_directory() as directory:
+                    command = (*self.command, *self.flags, level)
+                    return place.install(key, _run_compiler(command, extra, source, directory))
+            except OSError as error:
+                fault = error
+        raise CompilerNotFoundError(
+            f"the C compiler {self.command[0]} cannot work here: {fault or 'no directory'}",
+            hint="set STAX_CACHE_DIR to a writable directory with room, or use backend='numpy'",
+        )
+
+    def load(self, source: str, *, opt: str = "-O1", extra: Sequence[str] = ()) -> Library:
+        """Return the library made from C `source`, loaded; errors as for `compile`."""
+        key = self.key(source, opt=opt, extra=extra)
+        fault: OSError | None = None
+        for _ in range(3):
+            path = self.compile(source, opt=opt, extra=extra)
+            try:
+                return Library(path, ctypes.CDLL(str(path)))
+            except OSError as error:
+                # Evicted meanwhile, or on a file system that forbids mapping code.
+                fault = error
+                for place in cache.open_caches():
+                    if path.parent == place.directory:
+                        place.discard(key)
+                        if "permitted" in str(error) or "Permission" in str(error):
+                            place.executable = False
+        raise CompilerNotFoundError(f"a compiled library cannot be loaded: {fault}")
+
+
+def _run_compiler(
+    command: Sequence[str], extra: Sequence[str], source: str, directory: Path
+) -> Path:
+    """Compile `source` inside `directory` and return the library's path there."""
+    (directory / "kernel.c").write_text(source, encoding="utf-8")
+    environment = dict(os.environ, TMPDIR=".", TMP=".", TEMP=".", LC_ALL="C")
+    full = [*command, "-o", "kernel.so", "kernel.c", *extra, "-lm"]
+    try:
+        done = subprocess.run(
+            full,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CompilationError(
+            f"the C compiler did not finish within {_TIMEOUT:.0f} s", source=source
+        ) from error
+    log = done.stdout.decode("utf-8", "replace")
+    library = directory / "kernel.so"
+    if done.returncode == 0 and library.is_file() and library.stat().st_size > 0:
+        return library
+    if done.returncode < 0 or _ENVIRONMENT_FAULTS.search(log):
+        raise _EnvironmentFault(f"{command[0]}: {_last_line(log) or f'exit {done.returncode}'}")
+    first = next((line for line in log.splitlines() if "error" in line), _last_line(log))
+    raise CompilationError(
+        f"the C compiler refused generated code ({first.strip()})",
+        source=source,
+        log=f"$ {shlex.join(full)}\n{log}",
+        hint="this is a fault in stax; .source and .log hold what a report needs. "
+        "backend='numpy' runs the program without the compiler",
+    )
+
+
+def _last_line(log: str) -> str:
+    lines = [line for line in log.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""
+
+
+# -- the machine --------------------------------------------------------------------------------
+
+
+@functools.cache
+def cpu_identity() -> str:
+    """Return text that names this CPU's instruction set (model and feature flags)."""
+    fields: dict[str, str] = {}
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                name, _, value = line.partition(":")
+                fields.setdefault(name.strip(), value.strip())
+                if not line.strip() and fields.keys() & {"flags", "Features"}:
+                    break
+    except OSError:
+        pass
+    wanted = ("vendor_id", "cpu family", "model", "model name", "flags", "Features")
+    wanted += ("CPU implementer", "CPU part", "CPU variant", "isa")
+    parts = [
+        f"{name}={' '.join(sorted(fields[name].split()))}" for name in wanted if name in fields
+    ]
+    if sys.platform == "darwin":
+        for name in ("machdep.cpu.brand_string", "machdep.cpu.features", "hw.cpufamily"):
+            parts.append(f"{name}={_sysctl(name)}")
+    return "; ".join([platform.machine(), sys.platform, *parts])
+
+
+def _sysctl(name: str) -> str:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(
+            ["/usr/sbin/sysctl", "-n", name],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+        return done.stdout.strip()
+    return ""
+
+
+# -- finding ------------------------------------------------------------------------------------
+
+_found: dict[tuple[str | None, ...], tuple[Toolchain | None, str]] = {}
+_find_lock = threading.Lock()
+
+
+def _search() -> tuple[Toolchain | None, str]:
+    names = ("STAX_CC", "CC", "PATH", "STAX_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
+    key = tuple(os.environ.get(name) for name in names)
+    with _find_lock:
+        if key not in _found:
+            _found[key] = _find()
+        return _found[key]
+
+
+def find_toolchain() -> Toolchain | None:
+    """Return the C compiler to use, or None when there is none that works.
+
+    The environment is consulted in the order STAX_CC, CC, cc, gcc, clang. `STAX_CC=none` switches
+    the compiler off; a STAX_CC that does not work is not replaced by another compiler.
+    """
+    return _search()[0]
+
+
+def toolchain_fault() -> str:
+    """Return why `find_toolchain` gives None, in one line; empty when there is a compiler."""
+    return _search()[1]
+
+
+def require_toolchain() -> Toolchain:
+    """Return the C compiler; raises `CompilerNotFoundError` when there is none that works."""
+    toolchain, fault = _search()
+    if toolchain is None:
+        raise CompilerNotFoundError(
+            fault, hint="install gcc or clang, or set STAX_CC; backend='numpy' needs no compiler"
+        )
+    return toolchain
+
+
+def _candidates() -> list[tuple[str, tuple[str, ...]]]:
+    explicit = os.environ.get("STAX_CC")
+    wishes = [explicit] if explicit else [os.environ.get("CC") or "", "cc", "gcc", "clang"]
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for wish in wishes:
+        if not wish:
+            continue
+        whole = shutil.which(wish)
+        if whole:
+            command: tuple[str, ...] = (os.path.abspath(whole),)
+        else:
+            try:
+                words = shlex.split(wish)
+            except ValueError:
+                continue
+            program = shutil.which(words[0]) if words else None
+            if program is None:
+                continue
+            command = (os.path.abspath(program), *words[1:])
+        if all(command != known for _, known in found):
+            found.append((wish, command))
+    return found
+
+
+def _find() -> tuple[Toolchain | None, str]:
+    explicit = os.environ.get("STAX_CC")
+    if explicit == "none":
+        return None, "the C compiler is switched off (STAX_CC=none)"
+    faults: list[str] = []
+    for wish, command in _candidates():
+        key = cache.content_key("toolchain", _PROBE_VERSION, cpu_identity(), *_stamp(command))
+        toolchain = _remembered(key)
+        if toolchain is None:
+            try:
+                toolchain = _probe(command)
+            except (OSError, CompilationError, subprocess.SubprocessError) as error:
+                faults.append(f"{wish}: {str(error).splitlines()[0]}")
+                continue
+            record = {name: getattr(toolchain, name) for name in Toolchain.__dataclass_fields__}
+            cache.store_blob(key, json.dumps(record).encode())
+        return toolchain, ""
+    if faults:
+        return None, "no C compiler works here: " + "; ".join(faults)
+    looked = f"STAX_CC={explicit}" if explicit else "CC, cc, gcc, clang"
+    return None, f"no C compiler was found (looked for {looked})"
+
+
+def _stamp(command: Sequence[str]) -> list[str]:
+    """Return words that change when the compiler is replaced by another version."""
+    words: list[str] = []
+    for word in command:
+        words.append(word)
+        path = shutil.which(word)
+        if path:
+            real = os.path.realpath(path)
+            with contextlib.suppress(OSError):
+                info = os.stat(real)
+                words += [real, str(info.st_size), str(info.st_mtime_ns)]
+    return words
+
+
+def _remembered(key: str) -> Toolchain | None:
+    data = cache.load_blob(key)
+    if data is None:
+        return None
+    try:
+        record = json.loads(data)
+        record["command"] = tuple(record["command"])
+        record["flags"] = tuple(record["flags"])
+        return Toolchain(**record)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _probe(command: tuple[str, ...]) -> Toolchain:
+    """Return the toolchain of `command` with the flags it takes; raises when it does not work."""
+    version = subprocess.run(
+        [*command, "--version"], capture_output=True, text=True, timeout=60, check=False
+    ).stdout.strip()
+    base = (*_BASE_FLAGS, *_NUMERIC_FLAGS)
+    native = (("-march=native",), ("-mcpu=native",))
+    parallel = (("-fopenmp", "-DSTAX_PROBE_OPENMP"), ("-fopenmp-simd",))
+    wished = tuple(flag for group in _WISHED_FLAGS for flag in group)
+    kind = _attempt(command, (*base, *wished, *native[0], *parallel[0]))
+    if kind is not None:
+        chosen = [*wished, *native[0], *parallel[0]]
+    else:
+        kind = _attempt(command, base, raising=True)
+        chosen = []
+        for group in _WISHED_FLAGS:
+            if _attempt(command, (*base, *chosen, *group)) is not None:
+                chosen += group
+        for alternatives in (native, parallel):
+            for flags in alternatives:
+                if _attempt(command, (*base, *chosen, *flags)) is not None:
+                    chosen += flags
+                    break
+    return Toolchain(
+        command=command,
+        kind=kind or "other",
+        version=version.partition("\n")[0] or "unknown",
+        cpu=cpu_identity(),
+        flags=(*base, *(flag for flag in chosen if not flag.startswith("-D"))),
+        openmp="-fopenmp" in chosen,
+        native=any(flag.endswith("=native") for flag in chosen),
+    )
+
+
+def _attempt(command: Sequence[str], flags: Sequence[str], *, raising: bool = False) -> str | None:
+    """Return the compiler's kind if the probe builds and runs under `flags`, else None."""
+    fault: Exception | None = None
+    for place in cache.library_caches():
+        try:
+            with place.build_directory() as directory:
+                path = _run_compiler((*command, *flags, "-O1"), (), _PROBE_SOURCE, directory)
+                handle = ctypes.CDLL(str(path))
+                return _probe_kind(handle)
+        except CompilationError as error:
+            fault = error
+            break
+        except OSError as error:
+            fault = error
+    if raising:
+        raise fault or OSError("no directory can hold a compiled file")
+    return None
+
+
+def _probe_kind(handle: ctypes.CDLL) -> str | None:
+    numbers = (ctypes.c_double * 4)(0.0, 4.0, 0.0, 0.0)
+    code = handle.stax_probe(ctypes.byref(numbers), ctypes.c_int(4))
+    return {1: "gcc", 2: "clang", 3: "other"}.get(code)
