@@ -1,0 +1,1 @@
+"""The op-level IR: values, primitives, traces and graphs."""

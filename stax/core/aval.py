@@ -1,0 +1,96 @@
+"""Abstract values: the shape and dtype of a traced value, interned so that equality is cheap."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from stax.dtypes import WEAK_DTYPES, DType, short_name, tangent_dtype
+
+
+class Aval:
+    """Shape, dtype and weakness of a value.
+
+    `weak` marks a value that stands for a Python scalar: it does not widen the arrays it meets
+    (NEP 50).  Instances are interned: equal avals are the same object.
+    """
+
+    __slots__ = ("shape", "dtype", "weak", "_text")
+    shape: tuple[int, ...]
+    dtype: DType
+    weak: bool
+    _interned: dict[tuple[Any, ...], Aval] = {}
+
+    def __new__(cls, shape: tuple[int, ...], dtype: DType, weak: bool = False) -> Aval:
+        key = (shape, dtype, weak)
+        found = cls._interned.get(key)
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        object.__setattr__(self, "shape", tuple(int(n) for n in shape))
+        object.__setattr__(self, "dtype", np.dtype(dtype))
+        object.__setattr__(self, "weak", bool(weak))
+        mark = "~" if weak else ""
+        text = f"{short_name(self.dtype)}{mark}[{','.join(map(str, self.shape))}]"
+        object.__setattr__(self, "_text", text)
+        return cls._interned.setdefault((self.shape, self.dtype, self.weak), self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("Aval is immutable")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Aval, (self.shape, self.dtype, self.weak))
+
+    def __str__(self) -> str:
+        return self._text
+
+    __repr__ = __str__
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a dense array of this type."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def strong(self) -> Aval:
+        """The same type without weakness."""
+        return Aval(self.shape, self.dtype) if self.weak else self
+
+    def tangent(self) -> Aval:
+        """The type of a tangent of this value."""
+        return Aval(self.shape, tangent_dtype(self.dtype))
+
+    def update(self, shape: tuple[int, ...] | None = None, dtype: DType | None = None) -> Aval:
+        """A strong aval with the given fields replaced."""
+        return Aval(
+            self.shape if shape is None else shape, self.dtype if dtype is None else dtype
+        )
+
+
+def aval_of(value: Any) -> Aval:
+    """The type of a NumPy array, NumPy scalar, Python scalar or traced value."""
+    aval = getattr(value, "aval", None)
+    if aval is not None:
+        return aval  # type: ignore[no-any-return]  # tracers carry theirs
+    weak = WEAK_DTYPES.get(type(value))
+    if weak is not None:
+        return Aval((), weak, True)
+    if isinstance(value, np.ndarray | np.generic):
+        return Aval(value.shape, _native(value.dtype))
+    array = np.asarray(value)
+    return Aval(array.shape, _native(array.dtype))
+
+
+def _native(dtype: DType) -> DType:
+    return dtype if dtype.isnative else dtype.newbyteorder("=")

@@ -1,0 +1,361 @@
+"""Traces and tracers: what happens when a primitive is bound.
+
+`bind` hands a primitive to the current trace.  With no transformation running that is `EVAL`,
+which calls the primitive's NumPy implementation.  Each transformation installs a trace whose
+`process` interprets the primitive its own way and delegates to its `parent`; a tracer is a value
+as seen by one trace.  A value that belongs to another live trace is a constant for this one; one
+that belongs to a finished trace has leaked.
+
+The ambient state of a thread is one record: the current trace, and the phase, region and source
+that new equations are tagged with.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import Aval, aval_of
+from stax.core.primitive import Primitive
+from stax.core.source import user_source
+from stax.dtypes import DType
+from stax.errors import (
+    ConcretizationError,
+    StaxError,
+    TracerLeakError,
+)
+
+
+class Trace:
+    """One interpretation of primitives.  `parent` interprets what this one delegates."""
+
+    __slots__ = ("parent", "alive")
+
+    def __init__(self, parent: Trace | None) -> None:
+        self.parent = parent
+        self.alive = True
+
+    def process(
+        self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """The results of binding `prim`; always a tuple."""
+        raise TypeError(f"{type(self).__name__} does not interpret primitives")
+
+    def lift(self, value: Any) -> Any:
+        """`value` as this trace's tracer (itself, where the trace has none)."""
+        return value
+
+    def owns(self, value: Any) -> bool:
+        """True when `value` is a tracer of this trace."""
+        return isinstance(value, Tracer) and value.trace is self
+
+
+class EvalTrace(Trace):
+    """No transformation: NumPy computes."""
+
+    __slots__ = ()
+
+    def process(
+        self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """Call the primitive's NumPy implementation."""
+        for arg in args:
+            if isinstance(arg, Tracer):
+                raise leak_error(arg, prim.name)
+        out = prim.impl(*args, **params)
+        return tuple(out) if prim.multi else (out,)
+
+
+EVAL = EvalTrace(None)
+
+
+class _State(threading.local):
+    """The ambient record of a thread."""
+
+    trace: Trace = EVAL
+    phase: str = "forward"
+    region: int = 0
+    source: str | None = None
+
+
+STATE = _State()
+
+
+def current_trace() -> Trace:
+    """The trace that interprets the next `bind`."""
+    return STATE.trace
+
+
+@contextmanager
+def use_trace(trace: Trace) -> Iterator[None]:
+    """Install `trace` as the current one."""
+    before = STATE.trace
+    STATE.trace = trace
+    on_depth_change(before, trace)
+    try:
+        yield
+    finally:
+        STATE.trace = before
+        on_depth_change(trace, before)
+
+
+# The C dispatcher must not run while a thread traces; it installs its counter here.
+DEPTH_HOOK: list[Callable[[int], None]] = []
+
+
+def on_depth_change(before: Trace, after: Trace) -> None:
+    """Tell the dispatcher when a thread starts or stops tracing."""
+    if DEPTH_HOOK and (before is EVAL) != (after is EVAL):
+        DEPTH_HOOK[0](1 if before is EVAL else -1)
+
+
+@contextmanager
+def tagged(
+    phase: str | None = None, region: int | None = None, source: str | None = None
+) -> Iterator[None]:
+    """Tag the equations staged inside with a phase, a recomputation region or a source."""
+    before = STATE.phase, STATE.region, STATE.source
+    if phase is not None:
+        STATE.phase = phase
+    if region is not None:
+        STATE.region = region
+    if source is not None:
+        STATE.source = source
+    try:
+        yield
+    finally:
+        STATE.phase, STATE.region, STATE.source = before
+
+
+def bind(prim: Primitive, *args: Any, **params: Any) -> tuple[Any, ...]:
+    """Apply `prim` to values; the results as a tuple."""
+    return STATE.trace.process(prim, args, params)
+
+
+def bind1(prim: Primitive, *args: Any, **params: Any) -> Any:
+    """Apply a single-result primitive."""
+    return STATE.trace.process(prim, args, params)[0]
+
+
+def is_tracing() -> bool:
+    """True while some transformation runs."""
+    return STATE.trace is not EVAL
+
+
+def as_traced(value: Any) -> Any:
+    """A freshly created array as the running transformation's value (itself when none runs)."""
+    return STATE.trace.lift(value)
+
+
+# What operators, methods, indexing and NumPy functions on tracers do belongs to the user's
+# surface, which sits above this module and fills these tables when it is imported.
+METHODS: dict[str, Callable[..., Any]] = {}
+UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
+UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
+ARRAY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+
+class Tracer:
+    """A value inside a transformation.  NumPy functions, operators and methods work on it."""
+
+    __slots__ = ("trace", "__weakref__")
+    __array_priority__ = 1000.0
+    __hash__ = object.__hash__
+    trace: Trace
+
+    @property
+    def aval(self) -> Aval:
+        """Type of the value."""
+        raise TypeError(f"{type(self).__name__} has no type")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents."""
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> DType:
+        """NumPy dtype."""
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.aval.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.aval.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self.aval.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a dense array of this type."""
+        return self.aval.nbytes
+
+    def concrete(self) -> Any:
+        """The NumPy value when it is known while tracing, else None."""
+        return None
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        value = self._require("array", "np.asarray / a NumPy function without a traced version")
+        return np.asarray(value, dtype)
+
+    def __bool__(self) -> bool:
+        return bool(self._require("bool", "if, while, and, or, not, assert"))
+
+    def __int__(self) -> int:
+        return int(self._require("int", "int()"))
+
+    def __float__(self) -> float:
+        return float(self._require("float", "float()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._require("complex", "complex()"))
+
+    def __index__(self) -> int:
+        value = self._require("index", "range(), a shape, a list index")
+        if not np.issubdtype(np.asarray(value).dtype, np.integer):
+            raise TypeError("only integer values can be used as an index")
+        return int(value)
+
+    def item(self, *args: Any) -> Any:
+        """The Python scalar, where the value is known while tracing."""
+        return np.asarray(self._require("item", ".item()")).item(*args)
+
+    def tolist(self) -> Any:
+        """The nested list, where the value is known while tracing."""
+        return np.asarray(self._require("item", ".tolist()")).tolist()
+
+    def _require(self, what: str, construct: str) -> Any:
+        value = self.concrete()
+        if value is not None:
+            return value
+        raise ConcretizationError(
+            f"{construct} needs the number behind a traced value of type {self.aval}, "
+            f"which is not known while tracing ({what} conversion)",
+            operands=(str(self.aval),),
+            where=user_source() or None,
+            hint="use stax.numpy.where, stax.lax.cond / while_loop / fori_loop for control flow "
+            "on values, or mark the argument static (static_argnums / static_argnames)",
+        )
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method != "__call__":
+            handler = UFUNC_METHODS.get(method)
+            if handler is None:
+                raise TypeError(f"np.{ufunc.__name__}.{method} is not traceable")
+            return handler(ufunc, *inputs, **kwargs)
+        function = UFUNCS.get(ufunc)
+        if function is None:
+            raise TypeError(
+                f"np.{ufunc.__name__} has no traced version (at {user_source()}); "
+                "use stax.pure_callback to call it on concrete values"
+            )
+        return function(*inputs, **kwargs)
+
+    def __array_function__(
+        self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any
+    ) -> Any:
+        function = ARRAY_FUNCTIONS.get(func)
+        if function is None:
+            raise TypeError(
+                f"np.{func.__name__} has no traced version (at {user_source()}); "
+                "use stax.pure_callback to call it on concrete values"
+            )
+        return function(*args, **kwargs)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return METHODS["__array_namespace__"](self, api_version=api_version)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        METHODS["__setitem__"](self, index, value)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        get = METHODS["__getitem__"]
+        return iter([get(self, k) for k in range(self.shape[0])])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}<{self.aval}>"
+
+    def __format__(self, spec: str) -> str:
+        value = self.concrete()
+        return repr(self) if value is None else format(np.asarray(value).item(), spec)
+
+    def __copy__(self) -> Tracer:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Tracer:
+        return self
+
+
+def _forward(name: str) -> Callable[..., Any]:
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+        return METHODS[name](self, *args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+def _forward_property(name: str) -> property:
+    return property(lambda self: METHODS[name](self))
+
+
+_BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
+_OPERATORS = (
+    [f"__{n}__" for n in _BINARY]
+    + [f"__r{n}__" for n in _BINARY]
+    + [f"__{n}__" for n in "eq ne lt le gt ge neg pos abs invert getitem round".split()]
+)
+_METHODS = (
+    "all any argmax argmin argsort astype choose clip compress conj conjugate copy cumprod cumsum "
+    "diagonal dot fill flatten max mean min nonzero prod ptp put ravel repeat reshape round "
+    "searchsorted sort squeeze std sum swapaxes take trace transpose var view "
+    "block_until_ready"
+).split()
+_PROPERTIES = "T mT real imag at flat".split()
+
+for _name in _OPERATORS + _METHODS:
+    setattr(Tracer, _name, _forward(_name))
+for _name in _PROPERTIES:
+    setattr(Tracer, _name, _forward_property(_name))
+
+
+def leak_error(tracer: Tracer, op: str) -> TracerLeakError:
+    """The error for a tracer that outlived its transformation."""
+    return TracerLeakError(
+        f"a traced value of type {tracer.aval} was used outside the transformation that made it",
+        op=op,
+        where=user_source() or None,
+        hint="it was stored somewhere (a global, a closure, an attribute); return the value from "
+        "the transformed function instead",
+    )
+
+
+def located(error: StaxError, prim: str, source: str) -> StaxError:
+    """`error` with the operation and the user's line appended once."""
+    text = str(error)
+    if source and source not in text:
+        error.args = (f"{text}\n  at {source} (in {prim})", *error.args[1:])
+    return error
+
+
+def avals_of(values: Sequence[Any]) -> tuple[Aval, ...]:
+    """Types of several values."""
+    return tuple(aval_of(v) for v in values)
