@@ -8,13 +8,35 @@ walk over it recurses: nesting depth is bounded by memory alone. Dicts flatten b
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from stax.errors import PytreeError, RegistrationError
+from stax.errors import PytreeError
+from stax.pytree_registry import (
+    NODES,
+    UNKNOWN,
+    Children,
+    DictKey,
+    FlattenedIndexKey,
+    GetAttrKey,
+    KeyPath,
+    SequenceKey,
+    classify,
+    is_tree_node,
+    keystr,
+    node_of,
+    register_dataclass,
+    register_leaf,
+    register_pytree_node,
+    register_pytree_node_class,
+    register_pytree_with_keys,
+    register_pytree_with_keys_class,
+    register_static,
+    sorted_keys,
+    static,
+)
 
 __all__ = [
     "DictKey",
@@ -57,392 +79,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-C = TypeVar("C", bound=type)
 IsLeaf = Callable[[Any], bool] | None
 Entry = tuple[type, int, Any] | None
-Children = Sequence[Any]
-
-
-# ---------------------------------------------------------------- keys and paths
-
-
-class _Key:
-    """One step of a path into a tree; equal when of one kind with one key."""
-
-    __slots__ = ("key",)
-
-    def __init__(self, key: Any) -> None:
-        self.key = key
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.key == self.key  # type: ignore[attr-defined]
-
-    def __hash__(self) -> int:
-        return hash((type(self).__name__, self.key))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.key!r})"
-
-
-class DictKey(_Key):
-    """A step into a dict, printed `['key']`."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"[{self.key!r}]"
-
-
-class SequenceKey(_Key):
-    """A step into a tuple or list, printed `[index]`."""
-
-    __slots__ = ()
-
-    @property
-    def idx(self) -> int:
-        return int(self.key)
-
-    def __str__(self) -> str:
-        return f"[{self.key}]"
-
-
-class GetAttrKey(_Key):
-    """A step into a namedtuple or dataclass, printed `.name`."""
-
-    __slots__ = ()
-
-    @property
-    def name(self) -> str:
-        return str(self.key)
-
-    def __str__(self) -> str:
-        return f".{self.key}"
-
-
-class FlattenedIndexKey(_Key):
-    """A step into a registered class that names no keys, printed `[<flat index 0>]`."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"[<flat index {self.key}>]"
-
-
-KeyPath = tuple[Any, ...]
-
-
-def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
-    """Return a path as text: `['w'][0].bias`, or with `simple=True` and a separator `w/0/bias`."""
-    if not simple:
-        return separator.join(str(key) for key in keys)
-    return separator.join(str(key.key) if isinstance(key, _Key) else str(key) for key in keys)
-
-
-# ---------------------------------------------------------------- registry
-
-
-class _Node:
-    """How one container class comes apart and together again."""
-
-    __slots__ = ("flatten", "keys", "text", "unflatten")
-
-    def __init__(
-        self,
-        flatten: Callable[[Any], tuple[Children, Any]],
-        unflatten: Callable[[Any, Children], Any],
-        keys: Callable[[Any, int], Sequence[Any]],
-        text: Callable[[type, Any, list[str]], str],
-    ) -> None:
-        self.flatten = flatten
-        self.unflatten = unflatten
-        self.keys = keys
-        self.text = text
-
-
-_NODES: dict[type, _Node | None] = {}  # None: known to be a leaf
-_EXPLICIT: set[type] = set()
-_LEAF_CLASSES_KEPT = 4096  # forget the remembered leaf classes beyond this many entries
-_UNKNOWN: Any = object()
-
-
-def _sorted_keys(mapping: dict[Any, Any]) -> list[Any]:
-    try:
-        return sorted(mapping)
-    except TypeError:
-        pass
-    try:  # keys of several types: group by type, then by value
-        return sorted(mapping, key=lambda key: (type(key).__qualname__, key))
-    except TypeError as error:
-        raise PytreeError(
-            f"dict keys cannot be sorted: {list(mapping)[:8]!r}",
-            hint="use keys with an order, or collections.OrderedDict, which keeps its own",
-        ) from error
-
-
-def _flatten_dict(mapping: dict[Any, Any]) -> tuple[Children, Any]:
-    keys = _sorted_keys(mapping)
-    return [mapping[key] for key in keys], tuple(keys)
-
-
-def _flatten_default_dict(mapping: defaultdict[Any, Any]) -> tuple[Children, Any]:
-    children, keys = _flatten_dict(mapping)
-    return children, (mapping.default_factory, keys)
-
-
-def _index_keys(kind: type[_Key]) -> Callable[[Any, int], Sequence[Any]]:
-    return lambda tree, n: [kind(index) for index in range(n)]
-
-
-def _dict_text(keys: Iterable[Any], parts: Iterable[str]) -> str:
-    return "{" + ", ".join(f"{key!r}: {part}" for key, part in zip(keys, parts, strict=True)) + "}"
-
-
-def _call_text(name: str, fields: Iterable[str], parts: Iterable[str]) -> str:
-    pairs = zip(fields, parts, strict=True)
-    return f"{name}({', '.join(f'{field}={part}' for field, part in pairs)})"
-
-
-def _custom_text(cls: type, aux: Any, parts: list[str]) -> str:
-    return f"{cls.__name__}[{aux!r}]({', '.join(parts)})"
-
-
-_NODES[tuple] = _Node(
-    lambda tree: (tree, None),
-    lambda aux, children: tuple(children),
-    _index_keys(SequenceKey),
-    lambda cls, aux, parts: f"({', '.join(parts)}{',' if len(parts) == 1 else ''})",
-)
-_NODES[list] = _Node(
-    lambda tree: (tree, None),
-    lambda aux, children: list(children),
-    _index_keys(SequenceKey),
-    lambda cls, aux, parts: f"[{', '.join(parts)}]",
-)
-_NODES[dict] = _Node(
-    _flatten_dict,
-    lambda aux, children: dict(zip(aux, children, strict=True)),
-    lambda tree, n: [DictKey(key) for key in _sorted_keys(tree)],
-    lambda cls, aux, parts: _dict_text(aux, parts),
-)
-_NODES[type(None)] = _Node(
-    lambda tree: ((), None), lambda aux, children: None, _index_keys(SequenceKey), lambda *a: "None"
-)
-_NODES[OrderedDict] = _Node(
-    lambda tree: (list(tree.values()), tuple(tree)),
-    lambda aux, children: OrderedDict(zip(aux, children, strict=True)),
-    lambda tree, n: [DictKey(key) for key in tree],
-    lambda cls, aux, parts: f"OrderedDict({_dict_text(aux, parts)})",
-)
-_NODES[defaultdict] = _Node(
-    _flatten_default_dict,
-    lambda aux, children: defaultdict(aux[0], zip(aux[1], children, strict=True)),
-    lambda tree, n: [DictKey(key) for key in _sorted_keys(tree)],
-    lambda cls, aux, parts: f"defaultdict({aux[0]!r}, {_dict_text(aux[1], parts)})",
-)
-_EXPLICIT.update(_NODES)
-
-
-def _named_tuple_node(cls: Any) -> _Node:
-    fields = cls._fields
-    return _Node(
-        lambda tree: (tree, None),
-        lambda aux, children: cls._make(children),
-        lambda tree, n: [GetAttrKey(name) for name in fields],
-        lambda cls, aux, parts: _call_text(cls.__name__, fields, parts),
-    )
-
-
-def _dataclass_node(cls: Any, data: Sequence[str], meta: Sequence[str]) -> _Node:
-    def unflatten(aux: Any, children: Children) -> Any:
-        fields = dict(zip(meta, aux, strict=True))
-        fields.update(zip(data, children, strict=True))
-        return cls(**fields)
-
-    def text(cls: type, aux: Any, parts: list[str]) -> str:
-        values = dict(zip(meta, map(repr, aux), strict=True))
-        return _call_text(cls.__name__, (*data, *meta), (*parts, *values.values()))
-
-    return _Node(
-        lambda tree: (
-            [getattr(tree, name) for name in data],
-            tuple([getattr(tree, name) for name in meta]),
-        ),
-        unflatten,
-        lambda tree, n: [GetAttrKey(name) for name in data],
-        text,
-    )
-
-
-def _dataclass_fields(cls: Any) -> tuple[list[str], list[str]]:
-    data, meta = [], []
-    for field in dataclasses.fields(cls):
-        if field.init:
-            (meta if field.metadata.get("static", False) else data).append(field.name)
-    return data, meta
-
-
-def _classify(cls: Any) -> _Node | None:
-    """Return the node of a class met for the first time, or None where its instances are leaves."""
-    node: _Node | None = None
-    if issubclass(cls, tuple) and hasattr(cls, "_fields") and hasattr(cls, "_make"):
-        node = _named_tuple_node(cls)
-    elif dataclasses.is_dataclass(cls):
-        node = _dataclass_node(cls, *_dataclass_fields(cls))
-    elif len(_NODES) > _LEAF_CLASSES_KEPT:
-        for known in [known for known, entry in _NODES.items() if entry is None]:
-            if known not in _EXPLICIT:
-                del _NODES[known]
-    _NODES[cls] = node
-    return node
-
-
-def _node_of(cls: type) -> _Node | None:
-    node = _NODES.get(cls, _UNKNOWN)
-    return _classify(cls) if node is _UNKNOWN else node
-
-
-def _register(cls: type, node: _Node | None) -> None:
-    if not isinstance(cls, type):
-        raise RegistrationError(f"only a class can be a pytree node, got {cls!r}")
-    if cls in _EXPLICIT:
-        raise RegistrationError(f"{cls.__qualname__} is already registered as a pytree")
-    _EXPLICIT.add(cls)
-    _NODES[cls] = node
-
-
-def register_pytree_node(
-    nodetype: type,
-    flatten_func: Callable[[Any], tuple[Iterable[Any], Any]],
-    unflatten_func: Callable[[Any, Any], Any],
-    flatten_with_keys_func: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]] | None = None,
-) -> None:
-    """Make a class a pytree node.
-
-    Args:
-      nodetype: the class; subclasses are not included.
-      flatten_func: maps an instance to `(children, aux)`; aux must be comparable, and hashable
-        where the structure meets `jit`.
-      unflatten_func: maps `(aux, children)` back to an instance.
-      flatten_with_keys_func: as `flatten_func`, with `(key, child)` pairs, for paths.
-
-    Raises:
-      RegistrationError: the class is registered already.
-    """
-
-    def flatten(tree: Any) -> tuple[Children, Any]:
-        children, aux = flatten_func(tree)
-        return tuple(children), aux
-
-    def keys(tree: Any, n: int) -> Sequence[Any]:
-        if flatten_with_keys_func is None:
-            return [FlattenedIndexKey(index) for index in range(n)]
-        return [key for key, _ in flatten_with_keys_func(tree)[0]]
-
-    unflatten = lambda aux, children: unflatten_func(aux, tuple(children))  # noqa: E731 (one slot)
-    _register(nodetype, _Node(flatten, unflatten, keys, _custom_text))
-
-
-def register_pytree_with_keys(
-    nodetype: type,
-    flatten_with_keys: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]],
-    unflatten_func: Callable[[Any, Any], Any],
-    flatten_func: Callable[[Any], tuple[Iterable[Any], Any]] | None = None,
-) -> None:
-    """Make a class a pytree node whose children have keys; see `register_pytree_node`."""
-
-    def without_keys(tree: Any) -> tuple[Iterable[Any], Any]:
-        pairs, aux = flatten_with_keys(tree)
-        return [child for _, child in pairs], aux
-
-    register_pytree_node(nodetype, flatten_func or without_keys, unflatten_func, flatten_with_keys)
-
-
-def register_pytree_node_class(cls: C) -> C:
-    """Class decorator: a node through its methods `tree_flatten` and `tree_unflatten`."""
-    made: Any = cls
-    register_pytree_node(cls, lambda tree: tree.tree_flatten(), made.tree_unflatten)
-    return cls
-
-
-def register_pytree_with_keys_class(cls: C) -> C:
-    """Class decorator: as `register_pytree_node_class`, through `tree_flatten_with_keys`."""
-    made: Any = cls
-    plain = (lambda tree: tree.tree_flatten()) if hasattr(cls, "tree_flatten") else None
-    register_pytree_with_keys(
-        cls, lambda tree: tree.tree_flatten_with_keys(), made.tree_unflatten, plain
-    )
-    return cls
-
-
-def register_dataclass(
-    nodetype: C,
-    data_fields: Sequence[str] | None = None,
-    meta_fields: Sequence[str] | None = None,
-    drop_fields: Sequence[str] = (),
-) -> C:
-    """Register a dataclass (or class of keyword arguments), naming its data and its static fields.
-
-    A dataclass needs this only to override which fields are static; by default those are the ones
-    made with `static()`. Returns the class, so that it serves as a decorator.
-
-    Raises:
-      RegistrationError: the fields named are not exactly the ones the class has.
-    """
-    if (data_fields is None) != (meta_fields is None):
-        raise RegistrationError("data_fields and meta_fields go together: give both or neither")
-    is_dataclass = dataclasses.is_dataclass(nodetype)
-    if data_fields is None or meta_fields is None:
-        if not is_dataclass:
-            raise RegistrationError(
-                f"{nodetype.__qualname__} is not a dataclass",
-                hint="name its data_fields and meta_fields",
-            )
-        data, meta = _dataclass_fields(nodetype)
-        data = [name for name in data if name not in drop_fields]
-    else:
-        data, meta = list(data_fields), list(meta_fields)
-        if is_dataclass:
-            have = {field.name for field in dataclasses.fields(nodetype) if field.init}
-            named = {*data, *meta, *drop_fields}
-            if named != have:
-                raise RegistrationError(
-                    f"fields of {nodetype.__qualname__} do not match those named: "
-                    f"missing {sorted(have - named)}, unexpected {sorted(named - have)}"
-                )
-    _register(nodetype, _dataclass_node(nodetype, data, meta))
-    return nodetype
-
-
-def register_static(cls: C) -> C:
-    """Class decorator: instances are nodes without leaves, the instance itself is the structure."""
-    _register(
-        cls,
-        _Node(
-            lambda tree: ((), tree),
-            lambda aux, children: aux,
-            lambda tree, n: [],
-            lambda cls, aux, parts: repr(aux),
-        ),
-    )
-    return cls
-
-
-def register_leaf(cls: C) -> C:
-    """Class decorator: instances are leaves, even of a dataclass or namedtuple."""
-    _register(cls, None)
-    return cls
-
-
-def static(**kwargs: Any) -> Any:
-    """Return a dataclass field that belongs to the structure, not to the leaves."""
-    metadata = {**kwargs.pop("metadata", {}), "static": True}
-    return dataclasses.field(metadata=metadata, **kwargs)
-
-
-def is_tree_node(typ: type) -> bool:
-    """Return whether instances of a class are containers rather than leaves."""
-    return _node_of(typ) is not None
-
 
 # ---------------------------------------------------------------- structure
 
@@ -519,7 +157,7 @@ class PyTreeDef:
             cls, n, aux = entry
             if type(subtree) is not cls:
                 self._raise_mismatch(tree, name)
-            node: Any = _NODES[cls]
+            node: Any = NODES[cls]
             children, other = node.flatten(subtree)
             if len(children) != n or other != aux:
                 self._raise_mismatch(tree, name)
@@ -533,7 +171,8 @@ class PyTreeDef:
             if entry is None:
                 continue
             cls, n, aux = entry
-            children, other = [], None
+            children: Children = ()
+            other: Any = None
             if type(subtree) is cls:
                 children, other = _children(subtree)
             if type(subtree) is not cls or len(children) != n or other != aux:
@@ -573,22 +212,22 @@ def _rebuild(cls: type, aux: Any, children: list[Any]) -> Any:
         return children
     if cls is dict:
         return dict(zip(aux, children, strict=True))
-    node: Any = _NODES[cls]
+    node: Any = NODES[cls]
     return node.unflatten(aux, children)
 
 
 def _node_text(cls: type, aux: Any, parts: list[str]) -> str:
-    node: Any = _node_of(cls)
+    node: Any = node_of(cls)
     return str(node.text(cls, aux, parts))
 
 
 def _children(tree: Any) -> tuple[Children, Any]:
-    node = _node_of(type(tree))
+    node = node_of(type(tree))
     return ((), None) if node is None else node.flatten(tree)
 
 
 def _keyed(path: KeyPath, tree: Any, children: Children) -> list[tuple[KeyPath, Any]]:
-    node: Any = _node_of(type(tree))
+    node: Any = node_of(type(tree))
     keys = node.keys(tree, len(children))
     return [((*path, key), child) for key, child in zip(keys, children, strict=True)]
 
@@ -603,7 +242,7 @@ def _summary(cls: type, n: int, aux: Any) -> str:
 
 
 def _summary_of(tree: Any) -> str:
-    if _node_of(type(tree)) is None:
+    if node_of(type(tree)) is None:
         return f"a leaf of type {type(tree).__name__}"
     children, aux = _children(tree)
     return _summary(type(tree), len(children), aux)
@@ -627,13 +266,13 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDe
     leaves: list[Any] = []
     spec: list[Entry] = []
     stack = [tree]
-    pop, extend, find = stack.pop, stack.extend, _NODES.get
+    pop, extend, find = stack.pop, stack.extend, NODES.get
     while stack:
         value = pop()
         cls = type(value)
-        node = find(cls, _UNKNOWN)
-        if node is _UNKNOWN:
-            node = _classify(cls)
+        node = find(cls, UNKNOWN)
+        if node is UNKNOWN:
+            node = classify(cls)
         if node is None or (is_leaf is not None and is_leaf(value)):
             spec.append(None)
             leaves.append(value)
@@ -644,7 +283,7 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDe
             try:
                 keys = sorted(value)
             except TypeError:
-                keys = _sorted_keys(value)
+                keys = sorted_keys(value)
             spec.append((dict, len(keys), tuple(keys)))
             keys.reverse()
             extend([value[key] for key in keys])
@@ -709,7 +348,7 @@ def tree_flatten_with_path(
         stop = is_leaf is not None and (
             is_leaf(path, value) if is_leaf_takes_path else is_leaf(value)
         )
-        node = None if stop else _node_of(type(value))
+        node = None if stop else node_of(type(value))
         if node is None:
             spec.append(None)
             pairs.append((path, value))
@@ -759,12 +398,12 @@ def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> 
 def tree_reduce(
     function: Callable[[Any, Any], Any],
     tree: Any,
-    initializer: Any = _UNKNOWN,
+    initializer: Any = UNKNOWN,
     is_leaf: IsLeaf = None,
 ) -> Any:
     """Return `function` folded over the leaves from the left."""
     leaves = tree_leaves(tree, is_leaf)
-    if initializer is _UNKNOWN:
+    if initializer is UNKNOWN:
         return functools.reduce(function, leaves)
     return functools.reduce(function, leaves, initializer)
 
@@ -773,13 +412,13 @@ def tree_reduce_associative(
     operation: Callable[[Any, Any], Any],
     tree: Any,
     *,
-    identity: Any = _UNKNOWN,
+    identity: Any = UNKNOWN,
     is_leaf: IsLeaf = None,
 ) -> Any:
     """Return an associative operation folded over the leaves pairwise, in logarithmic depth."""
     values = tree_leaves(tree, is_leaf)
     if not values:
-        if identity is _UNKNOWN:
+        if identity is UNKNOWN:
             raise PytreeError("a tree without leaves needs an identity to reduce to")
         return identity
     while len(values) > 1:
@@ -817,7 +456,7 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, tr
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
     """Return whether no element is a container."""
     return all(
-        (is_leaf is not None and is_leaf(value)) or _node_of(type(value)) is None
+        (is_leaf is not None and is_leaf(value)) or node_of(type(value)) is None
         for value in iterable
     )
 
@@ -828,7 +467,7 @@ def flatten_one_level(tree: Any) -> tuple[Children, Any]:
     Raises:
       PytreeError: the value is a leaf.
     """
-    node = _node_of(type(tree))
+    node = node_of(type(tree))
     if node is None:
         raise PytreeError(f"cannot flatten a leaf of type {type(tree).__name__} by one level")
     children, aux = node.flatten(tree)
