@@ -139,7 +139,7 @@ class Eqn:
 class Graph:
     """Inputs, constants, equations and outputs; prints as stable, parseable text."""
 
-    __slots__ = ("inputs", "constants", "eqns", "outputs", "name", "_text")
+    __slots__ = ("inputs", "constants", "eqns", "outputs", "name", "cache", "_text")
 
     def __init__(
         self,
@@ -154,6 +154,9 @@ class Graph:
         self.eqns = tuple(eqns)
         self.outputs = tuple(outputs)
         self.name = name
+        # What has been derived from this graph (its jvp, its executable, ...), by a key that
+        # starts with the name of the deriving module: it lives exactly as long as the graph.
+        self.cache: dict[Any, Any] = {}
         self._text: str | None = None
         self._name_values()
 
