@@ -1,0 +1,173 @@
+"""The options of a process, read once from environment variables.
+
+Input: the environment. Output: one immutable `Options`. Every field names its variables and says
+what it does, so that the table in docs/configuration.md is made from here. What belongs to a
+single call (`backend`, `memory_budget`, `strict`) is an argument of `jit` and only defaults here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stax.errors import ConfigurationError
+
+__all__ = ["Options", "available_cpus", "from_environment", "options", "parse_bytes"]
+
+BACKENDS = ("c", "numpy", "triton")
+DEBUG_FLAGS = ("check", "graph", "loops", "schedule", "source", "keep")
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
+
+
+def parse_bytes(text: str) -> int:
+    """Return a number of bytes written like `4096`, `"64KiB"`, `"512MiB"` or `"2GB"`.
+
+    >>> parse_bytes("512MiB")
+    536870912
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMG]I?)?B?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise ConfigurationError(f"{text!r} is not a size; write 4096, 64KiB, 512MiB or 2GiB")
+    return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
+
+
+def available_cpus() -> int:
+    """Return the number of CPUs this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _threads(text: str) -> int:
+    first = text.split(",")[0].strip()  # OMP_NUM_THREADS may list one count per nesting level
+    if not first.isdigit() or int(first) < 1:
+        raise ConfigurationError(f"{text!r} is not a number of threads; write 1 or more")
+    return int(first)
+
+
+def _flag(text: str) -> bool:
+    value = text.strip().lower()
+    if value in ("1", "true", "yes", "on"):
+        return True
+    if value in ("0", "false", "no", "off"):
+        return False
+    raise ConfigurationError(f"{text!r} is not a switch; write 1 or 0")
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        value = text.strip()
+        if value not in choices:
+            raise ConfigurationError(f"{text!r} is not one of {', '.join(choices)}")
+        return value
+
+    return read
+
+
+def _debug(text: str) -> frozenset[str]:
+    flags = frozenset(flag.strip() for flag in text.split(",") if flag.strip())
+    unknown = sorted(flags - set(DEBUG_FLAGS))
+    if unknown:
+        raise ConfigurationError(f"unknown {unknown}; write any of {', '.join(DEBUG_FLAGS)}")
+    return flags
+
+
+def _option(
+    *variables: str, read: Callable[[str], Any], doc: str, default: Any = None, shown: str = ""
+) -> Any:
+    metadata = {"variables": variables, "read": read, "doc": doc, "shown": shown}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options of a process; see docs/configuration.md."""
+
+    backend: str | None = _option(
+        "STAX_BACKEND",
+        read=_one_of(*BACKENDS),
+        doc="Backend of `jit` where the call names none: `c`, `numpy` or `triton`.",
+        shown="`c`, or `numpy` without a compiler",
+    )
+    cc: str | None = _option(
+        "STAX_CC",
+        "CC",
+        read=str,
+        doc="C compiler: a name on PATH or a full path.",
+        shown="first of `cc`, `gcc`, `clang`",
+    )
+    num_threads: int = _option(
+        "STAX_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        read=_threads,
+        doc="Threads a kernel may use.",
+        default=0,
+        shown="the CPUs this process may run on",
+    )
+    cache_dir: str | None = _option(
+        "STAX_CACHE_DIR",
+        read=str,
+        doc="Directory of the kernel cache; made with mode 0700.",
+        shown="`$XDG_CACHE_HOME/stax`, else `~/.cache/stax`",
+    )
+    cache_bytes: int = _option(
+        "STAX_CACHE_BYTES",
+        read=parse_bytes,
+        doc="Size beyond which the entries used longest ago are removed from the cache.",
+        default=2**30,
+        shown="`1GiB`",
+    )
+    recompile: bool = _option(
+        "STAX_RECOMPILE",
+        read=_flag,
+        doc="Recompile hot programs in the background at a higher optimisation level.",
+        default=False,
+        shown="`0`",
+    )
+    strict: bool = _option(
+        "STAX_STRICT",
+        read=_flag,
+        doc="Default of `jit`'s `strict`: nothing may run outside compiled code.",
+        default=False,
+        shown="`0`",
+    )
+    debug: frozenset[str] = _option(
+        "STAX_DEBUG",
+        read=_debug,
+        doc="Comma-separated: `check` verifies the IR between passes; `graph`, `loops`, "
+        "`schedule`, `source` print a stage to stderr; `keep` keeps generated source files.",
+        default=frozenset(),
+        shown="none",
+    )
+
+
+def from_environment(environ: Mapping[str, str]) -> Options:
+    """Return the options an environment asks for; empty variables count as absent.
+
+    Raises:
+      ConfigurationError: a value outside its documented set; names the variable.
+    """
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(Options):
+        for variable in field.metadata["variables"]:
+            text = environ.get(variable, "")
+            if not text:
+                continue
+            try:
+                values[field.name] = field.metadata["read"](text)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"environment variable {variable}: {error}") from None
+            break
+    if not values.get("num_threads"):
+        values["num_threads"] = available_cpus()
+    return Options(**values)
+
+
+@functools.cache
+def options() -> Options:
+    """Return the options of this process; the environment is read at the first call only."""
+    return from_environment(os.environ)
