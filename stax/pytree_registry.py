@@ -319,7 +319,7 @@ def register_pytree_node(
             return [FlattenedIndexKey(index) for index in range(n)]
         return [key for key, _ in flatten_with_keys_func(tree)[0]]
 
-    unflatten = lambda aux, children: unflatten_func(aux, tuple(children))  # noqa: E731 (one slot)
+    unflatten = lambda aux, children: unflatten_func(aux, tuple(children))
     _register(nodetype, Node(flatten, unflatten, keys, _custom_text))
 
 
