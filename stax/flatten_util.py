@@ -59,7 +59,6 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         return np.zeros(0), unravel
     rows = [np.ravel(array) for array in arrays]
     cast = [
-        row if kind == common else row.astype(common)
-        for row, kind in zip(rows, kinds, strict=True)
+        row if kind == common else row.astype(common) for row, kind in zip(rows, kinds, strict=True)
     ]
     return np.concatenate(cast), unravel

@@ -1,0 +1,45 @@
+"""Entry: python -m benchmarks [run|report|compare|limits|all] ..."""
+
+import subprocess
+import sys
+
+from benchmarks import report, run
+from benchmarks.worker import ROOT, WORK
+
+
+def limits():
+    """Measure memory bandwidth and GEMM peaks of this machine into work/limits.txt."""
+    text = subprocess.check_output([ROOT + "/benchmarks/limits/run.sh", sys.executable], text=True)
+    with open(WORK + "/limits.txt", "w") as file:
+        file.write(text)
+    print(text)
+
+
+def everything(arguments):
+    """1 thread with empty caches, 1 thread in new processes with full caches, 2 threads, tables."""
+    run.main(["--pass", "cold1", "--threads", "1", *arguments])
+    run.main(["--pass", "warm1", "--threads", "1", "--rounds", "1", *arguments])
+    run.main(["--pass", "two", "--threads", "2", *arguments])
+    report.main([])
+
+
+def main(argv):
+    command, arguments = (argv[0], argv[1:]) if argv and argv[0][0] != "-" else ("run", argv)
+    if command == "run":
+        run.main(arguments)
+    elif command == "report":
+        report.main(arguments)
+    elif command == "compare":
+        records = report.load([WORK + "/results.jsonl"])
+        for threads in sorted({key[2] for key in records}):
+            print(f"{threads} thread(s)\n{report.compare(records, threads, *arguments[:2])}")
+    elif command == "limits":
+        limits()
+    elif command == "all":
+        everything(arguments)
+    else:
+        sys.exit(f"unknown command {command!r}; {__doc__}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

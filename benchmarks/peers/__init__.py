@@ -1,0 +1,1 @@
+"""One adapter per peer; each maps the definitions onto that peer's names."""

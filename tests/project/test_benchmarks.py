@@ -1,0 +1,48 @@
+"""The benchmark suite holds together: every workload is defined, tables come out of records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import report
+from benchmarks.definitions import DEFS
+from benchmarks.worker import PEERS, check
+from benchmarks.workloads import WORKLOADS
+
+
+def test_every_workload_has_its_definition() -> None:
+    assert set(DEFS) == set(WORKLOADS)
+    assert {name.split(".")[-1] for name, _ in PEERS.values()} <= {
+        path.stem for path in (Path(report.__file__).parent / "peers").glob("*_peer.py")
+    }
+
+
+def record(peer: str, seconds: float, **more: object) -> dict[str, object]:
+    times = {"median_s": seconds, "min_s": seconds, "cpu_min_s": seconds, "first_cpu_s": 0.5}
+    return {"workload": "x", "peer": peer, "threads": 1, "tag": "cold1", **times, **more}
+
+
+def test_tables_from_records(tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    rows = [
+        record("stax", 1e-6, err=1e-8),
+        record("jax", 2e-6),
+        {**record("numpy", 1), "error": "no"},
+    ]
+    results.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    records = report.load([results])
+    text = report.report(records)
+    assert "| x tiny: 3 ops on size 8 |  | **1us (1.00)** | 2us (2.00) |" in text
+    assert "- x numpy 1T: no" in text
+    assert "- stax: 1.0e-08 (x)" in text
+    assert report.compare(records, 1).endswith("ratio 0.50")
+
+
+def test_a_wrong_result_is_not_timed() -> None:
+    ones = np.ones((2, 2))
+    assert check([ones], [ones], 1e-6) == 0.0
+    assert "output 0" in str(check([ones * 2], [ones], 1e-6))
+    assert "outputs" in str(check([], [ones], 1e-6))
