@@ -1,0 +1,1 @@
+"""From loop-IR buffers to kernels: dependences, fusion, order and memory."""

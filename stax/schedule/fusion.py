@@ -1,0 +1,343 @@
+"""Fusion: which bodies share a loop nest.
+
+Input: the steps of a program in order, each a loop body or an opaque call (matrix product,
+fallback) with the buffers it reads and writes.  Output: the same work as kernels and calls in an
+order that respects every dependence.  A body joins the kernel with which it shares most bytes of
+memory traffic, at or after the last step it depends on, when its loops fit the kernel's space and
+every value it takes from the kernel is taken at the point where it is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from stax.loops.body import Body
+from stax.loops.symbolic import Symbol, affine_coefficients
+from stax.schedule.kernel import (
+    Kernel,
+    Member,
+    Role,
+    access_of,
+    common_refinement,
+    mapped_indexes,
+)
+
+
+@dataclass(frozen=True)
+class FusionOptions:
+    """Limits of a kernel."""
+
+    max_instrs: int = 600
+    max_buffers: int = 48
+    window: int = 24  # how many kernels back a body looks for a partner
+    tiny_numel: int = 512  # kernels up to this size are merged even when they share nothing
+    row_scratch: int = 256 * 1024  # bytes of one row kept between stages
+
+
+@dataclass(eq=False)
+class LoopStep:
+    """A loop body that writes buffers."""
+
+    body: Body
+
+
+@dataclass(eq=False)
+class CallStep:
+    """An opaque step, run by the program: a matrix product or a fallback."""
+
+    name: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+Step = LoopStep | CallStep
+Scheduled = Kernel | CallStep
+
+
+def fuse(
+    steps: Sequence[Step],
+    nbytes: Callable[[str], int],
+    options: FusionOptions = FusionOptions(),
+    enabled: bool = True,
+) -> list[Scheduled]:
+    """Group the steps; `nbytes(buffer)` is the size of a buffer."""
+    order: list[Scheduled] = []
+    made_at: dict[str, int] = {}
+    readers: dict[str, list[int]] = {}
+    count = 0
+    for step in steps:
+        if isinstance(step, CallStep):
+            for name in step.writes:
+                made_at[name] = len(order)
+            order.append(step)
+            continue
+        body = step.body
+        reads = [a.buffer for a in body.reads]
+        writes = [a.buffer for a in body.writes]
+        earliest = max((made_at[b] for b in (*reads, *writes) if b in made_at), default=0)
+        place = -1
+        if enabled and not _is_serial(body):
+            place = _best_place(body, reads, order, earliest, readers, nbytes, options)
+        if place < 0:
+            place = len(order)
+            order.append(_seed(f"kernel{count}", body))
+            count += 1
+        for name in writes:
+            made_at[name] = place
+        for name in reads:
+            users = readers.setdefault(name, [])
+            if not users or users[-1] != place:
+                users.append(place)
+    return order
+
+
+def _best_place(
+    body: Body,
+    reads: list[str],
+    order: list[Scheduled],
+    earliest: int,
+    readers: dict[str, list[int]],
+    nbytes: Callable[[str], int],
+    options: FusionOptions,
+) -> int:
+    """The position of the kernel that `body` joins (it is added to it), or -1."""
+    low = max(earliest, len(order) - options.window)
+    places: dict[int, int] = {}
+    for name in set(reads):
+        size = nbytes(name)
+        for place in readers.get(name, ())[-options.window :]:
+            if place >= low:
+                places[place] = places.get(place, 0) + size
+    for place in range(low, len(order)):
+        kernel = order[place]
+        if isinstance(kernel, Kernel):
+            shared = sum(nbytes(n) for n in set(reads) if n in kernel.writers)
+            if shared:
+                places[place] = places.get(place, 0) + 2 * shared
+            elif place not in places and kernel.numel <= options.tiny_numel:
+                places[place] = 1
+    for place in sorted(places, key=lambda p: (-places[p], p)):
+        kernel = order[place]
+        if isinstance(kernel, Kernel) and try_join(kernel, body, nbytes, options):
+            return place
+    return -1
+
+
+def _is_serial(body: Body) -> bool:
+    return any(i.op == "scan" or (i.op == "store" and i.attrs[2] != "set") for i in body.instrs)
+
+
+def _numel(symbols: Sequence[Symbol]) -> int:
+    return math.prod(int(s.hi) + 1 for s in symbols)
+
+
+def _extents(symbols: Sequence[Symbol]) -> tuple[int, ...]:
+    return tuple(int(s.hi) + 1 for s in symbols)
+
+
+def _seed(name: str, body: Body) -> Kernel:
+    """A kernel of this one body."""
+    loops, inner = body.loops, body.reduction_loops
+    if _is_serial(body):
+        dims = (*loops, *(s for s in inner if s not in loops))
+        kernel = Kernel(name, _extents(dims), None)
+        member = Member(body, Role.SERIAL, dims)
+    elif not inner:
+        kernel = Kernel(name, _extents(loops), None)
+        member = Member(body, Role.FULL, loops)
+    elif not loops:
+        kernel = Kernel(name, _extents(inner), None)
+        member = Member(body, Role.ALL, inner)
+    elif _prefers_column(body):
+        kernel = Kernel(name, _extents((*inner, *loops)), len(inner))
+        member = Member(body, Role.COLUMN, (*inner, *loops))
+    else:
+        kernel = Kernel(name, _extents((*loops, *inner)), len(loops))
+        member = Member(body, Role.ROW, (*loops, *inner))
+    member.indexes = mapped_indexes(member, kernel.space, kernel.split)
+    kernel.add(member)
+    return kernel
+
+
+def _prefers_column(body: Body) -> bool:
+    """True when memory runs along the results and the reduced loops lie outside all of them."""
+    votes = 0
+    symbols = (*body.loops, *body.reduction_loops)
+    for access in body.reads:
+        found = affine_coefficients(access.index, symbols)
+        if found is None:
+            continue
+        own = [abs(found[s]) for s in body.loops if found[s]]
+        over = [abs(found[s]) for s in body.reduction_loops if found[s]]
+        if not own or not over:
+            continue
+        weight = _numel(symbols)
+        if min(own) < min(over):
+            # Only when every reduced loop is outside the results is a row of results contiguous.
+            votes += weight if max(own) <= min(over) else -weight
+        else:
+            votes -= weight
+    return votes > 0
+
+
+def try_join(
+    kernel: Kernel, body: Body, nbytes: Callable[[str], int], options: FusionOptions
+) -> bool:
+    """Add `body` to `kernel` if its loops and its reads of the kernel's values allow it."""
+    if kernel.members[0].role is Role.SERIAL:
+        return False
+    if kernel.size + len(body.instrs) > options.max_instrs:
+        return False
+    names = {a.buffer for a in body.accesses}
+    if len(kernel.reads | kernel.writers.keys() | names) > options.max_buffers:
+        return False
+    for role, dims, split_at in _fits(kernel, body):
+        if _join_as(kernel, body, role, dims, split_at, nbytes, options):
+            return True
+    return False
+
+
+def _fits(
+    kernel: Kernel, body: Body
+) -> list[tuple[Role, tuple[Symbol, ...], int | None]]:
+    """Roles the body could play: its loops in space order, and where it wants the split."""
+    loops, inner = body.loops, body.reduction_loops
+    total = kernel.numel
+    if not inner:
+        if _numel(loops) == total:
+            # With a split and nothing along the row the two roles coincide; FULL comes first.
+            return [(Role.FULL, loops, None)]
+        return [(Role.OUTER, loops, _numel(loops))]
+    if _numel(loops) * _numel(inner) != total:
+        return []
+    if not loops or _numel(loops) == 1:
+        return [(Role.ALL, inner, None)]
+    if _prefers_column(body):
+        return [
+            (Role.COLUMN, (*inner, *loops), _numel(inner)),
+            (Role.ROW, (*loops, *inner), _numel(loops)),
+        ]
+    return [
+        (Role.ROW, (*loops, *inner), _numel(loops)),
+        (Role.COLUMN, (*inner, *loops), _numel(inner)),
+    ]
+
+
+def _join_as(
+    kernel: Kernel,
+    body: Body,
+    role: Role,
+    dims: tuple[Symbol, ...],
+    split_numel: int | None,
+    nbytes: Callable[[str], int],
+    options: FusionOptions,
+) -> bool:
+    before = kernel.space, kernel.split
+    placed = _placed(kernel, role, dims, split_numel)
+    if placed is None:
+        return False
+    kernel.refine(*placed)
+    member = Member(body, role, dims)
+    member.indexes = mapped_indexes(member, kernel.space, kernel.split)
+    stage = _stage(kernel, member)
+    if stage is None or not _rows_fit(kernel, member, stage, nbytes, options):
+        kernel.refine(*before)
+        return False
+    member.stage = stage
+    kernel.add(member)
+    return True
+
+
+def _placed(
+    kernel: Kernel, role: Role, dims: tuple[Symbol, ...], split_numel: int | None
+) -> tuple[tuple[int, ...], int | None] | None:
+    """The space and split under which the dims fit, or None."""
+    space, split = kernel.space, kernel.split
+    rows = math.prod(space[:split]) if split is not None else None
+    if split_numel is not None and rows is not None and rows != split_numel:
+        return None
+    extents = _extents(dims)
+    if role is Role.OUTER:
+        if rows is None:
+            if split_numel is None or split_numel <= 1 and kernel.numel > 1:
+                return None
+            cut = _cut(space, split_numel)
+            if cut is None:
+                return None
+            space, split = cut
+        refined = common_refinement(space[:split], extents)
+        if refined is None:
+            return None
+        return (*refined, *space[split:]), len(refined)
+    refined_all = common_refinement(space, extents)
+    if refined_all is None:
+        return None
+    wanted = rows if rows is not None else split_numel
+    if wanted is None:
+        return refined_all, None
+    return _cut(refined_all, wanted)
+
+
+def _cut(space: tuple[int, ...], rows: int) -> tuple[tuple[int, ...], int] | None:
+    """The space, one loop split if need be, with `rows` points before the returned position."""
+    done = 1
+    for k, n in enumerate(space):
+        if done == rows:
+            return space, k
+        if rows % done:
+            return None
+        rest = rows // done
+        if n > rest:
+            if n % rest:
+                return None
+            return (*space[:k], rest, n // rest, *space[k + 1 :]), k + 1
+        done *= n
+    return (space, len(space)) if done == rows else None
+
+
+def _stage(kernel: Kernel, member: Member) -> int | None:
+    """The first stage at which everything `member` takes from the kernel is known, or None."""
+    inner = member.role is not Role.OUTER
+    stage = 0 if inner else -1
+    for access in member.body.reads:
+        maker = kernel.writers.get(access.buffer)
+        if maker is None:
+            continue
+        if maker.role in (Role.COLUMN, Role.ALL):
+            return None
+        if maker.role is Role.FULL and not inner:
+            return None
+        written = access_of(maker, access.buffer, "store")
+        if any(e is not written[0] for e in access_of(member, access.buffer, "load")):
+            return None
+        if maker.role is Role.ROW:
+            known = maker.stage + 1
+        else:
+            known = maker.stage
+        if inner and known % 2:
+            known += 1
+        if not inner and known % 2 == 0:
+            known += 1
+        stage = max(stage, known)
+    return stage
+
+
+def _rows_fit(
+    kernel: Kernel,
+    member: Member,
+    stage: int,
+    nbytes: Callable[[str], int],
+    options: FusionOptions,
+) -> bool:
+    """A value kept along the row from one stage to a later one must fit the row scratch."""
+    if kernel.split is None:
+        return True
+    rows = math.prod(kernel.rows)
+    for access in member.body.reads:
+        maker = kernel.writers.get(access.buffer)
+        if maker is not None and maker.role is Role.FULL and maker.stage < stage:
+            if nbytes(access.buffer) // max(rows, 1) > options.row_scratch:
+                return False
+    return True

@@ -1,0 +1,110 @@
+"""Arena planning: offsets for temporary buffers from their lifetimes.
+
+Input: for each buffer its size and the first and last step at which it is live.  Output: an offset
+for each and the size of the arena.  The steps are walked in order; a buffer takes the smallest
+free block that holds it, and blocks are merged when their buffers die, so the plan is linear in
+the number of buffers but for the free list.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A temporary: its bytes, and the steps of its first write and last read."""
+
+    name: str
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaPlan:
+    """Offsets by name, the arena's size, and the largest sum of bytes live at one step."""
+
+    offsets: dict[str, int]
+    nbytes: int
+    live_peak: int
+
+
+def aligned(nbytes: int) -> int:
+    """`nbytes` rounded up to the arena's alignment."""
+    return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+
+
+def plan_arena(lifetimes: Sequence[Lifetime]) -> ArenaPlan:
+    """Place every buffer so that no two that are live at once overlap."""
+    starts = sorted(lifetimes, key=lambda b: (b.first, -b.nbytes))
+    ends = sorted(lifetimes, key=lambda b: b.last)
+    offsets: dict[str, int] = {}
+    free = _FreeList()
+    live = live_peak = 0
+    k = 0
+    for buffer in starts:
+        while k < len(ends) and ends[k].last < buffer.first:
+            dead = ends[k]
+            free.release(offsets[dead.name], aligned(dead.nbytes))
+            live -= aligned(dead.nbytes)
+            k += 1
+        offsets[buffer.name] = free.take(aligned(buffer.nbytes))
+        live += aligned(buffer.nbytes)
+        live_peak = max(live_peak, live)
+    return ArenaPlan(offsets, free.end, live_peak)
+
+
+class _FreeList:
+    """Free blocks below `end`, found by size (best fit) and merged by address."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._by_start: dict[int, int] = {}  # start -> size
+        self._by_stop: dict[int, int] = {}  # stop -> start
+        self._sizes: list[tuple[int, int]] = []  # (size, start), sorted
+
+    def take(self, size: int) -> int:
+        if size == 0:
+            return 0
+        k = bisect_left(self._sizes, (size, -1))
+        if k < len(self._sizes):
+            found, start = self._sizes[k]
+            self._remove(start, found)
+            if found > size:
+                self._add(start + size, found - size)
+            return start
+        # No block is large enough: grow, starting inside a free block that touches the end.
+        start = self._by_stop.get(self.end, self.end)
+        if start != self.end:
+            self._remove(start, self.end - start)
+        self.end = start + size
+        return start
+
+    def release(self, start: int, size: int) -> None:
+        if size == 0:
+            return
+        stop = start + size
+        before = self._by_stop.get(start)
+        if before is not None:
+            self._remove(before, start - before)
+            start = before
+        after = self._by_start.get(stop)
+        if after is not None:
+            self._remove(stop, after)
+            stop += after
+        self._add(start, stop - start)
+
+    def _add(self, start: int, size: int) -> None:
+        self._by_start[start] = size
+        self._by_stop[start + size] = start
+        insort(self._sizes, (size, start))
+
+    def _remove(self, start: int, size: int) -> None:
+        del self._by_start[start]
+        del self._by_stop[start + size]
+        del self._sizes[bisect_left(self._sizes, (size, start))]
