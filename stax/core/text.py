@@ -209,7 +209,9 @@ def _opaque(value: Any) -> str:
 
 def _serial(label: str, value: Any) -> str:
     """Empty for the first object of that label, ` #2` and so on for the others."""
-    by_value = type(value).__eq__ is not object.__eq__ and type(value).__hash__ is not None
+    equality: Any = type(value).__eq__
+    own_equality = equality is not object.__eq__
+    by_value = own_equality and type(value).__hash__ is not None
     if by_value:
         try:
             found = _numbered_equal.get(value)
@@ -478,14 +480,14 @@ class _Parser:
             self.expect("(")
             digest = self.take("string", "a digest")[1:-1]
             self.expect(")")
-            array = self.constants.get(name)
-            if array is None or constant_digest(np.asarray(array)) != digest:
-                problem = "was not given" if array is None else "is not the array printed"
+            given = self.constants.get(name)
+            if given is None or constant_digest(np.asarray(given)) != digest:
+                problem = "was not given" if given is None else "is not the array printed"
                 raise GraphError(
                     f"constant {name} is too large for its text, and the array {problem}",
                     hint="pass constants={name: array}, or print with blobs=True",
                 )
-            return np.asarray(array)
+            return np.asarray(given)
         flat: list[Any] = []
         depth = 0
         while True:

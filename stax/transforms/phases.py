@@ -1,0 +1,71 @@
+"""Where a staged graph's forward part ends and its backward part begins.
+
+Input: any Graph, such as the staging of `grad(f)` or a joint graph.  Output: a `Split`: which
+equations, inputs and outputs belong to which part.  An equation is backward when it is tagged so,
+or when it depends on one that is (the parameter update of a training step is staged as forward
+work but can only run after the gradient).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stax.core.graph import BACKWARD, Atom, Eqn, Graph, Var
+
+
+@dataclass(frozen=True)
+class Split:
+    """The two parts of a graph.
+
+    `primals` and `tangents` divide the graph's inputs; `forward_outputs` and `gradient_outputs`
+    are positions among its outputs.
+    """
+
+    graph: Graph
+    primals: tuple[Var, ...]
+    tangents: tuple[Var, ...]
+    forward: tuple[Eqn, ...]
+    backward: tuple[Eqn, ...]
+    forward_outputs: tuple[int, ...]
+    gradient_outputs: tuple[int, ...]
+
+    def outputs(self, positions: Sequence[int]) -> tuple[Atom, ...]:
+        """The graph's outputs at these positions."""
+        return tuple(self.graph.outputs[k] for k in positions)
+
+
+def split_joint(graph: Graph, tangents: int = 0, forward_outputs: int | None = None) -> Split:
+    """Divide `graph` into its forward and its backward part.
+
+    Args:
+      graph: a graph whose derivative work is tagged backward.
+      tangents: how many of its last inputs are upstream gradients, available only to the
+        backward part.
+      forward_outputs: how many of its first outputs the forward part returns; without it, every
+        output that does not depend on backward work.
+    """
+    n = len(graph.inputs) - tangents
+    late: set[Var] = set(graph.inputs[n:])
+    forward: list[Eqn] = []
+    backward: list[Eqn] = []
+    for eqn in graph.eqns:
+        if eqn.phase == BACKWARD or any(a in late for a in eqn.inputs if isinstance(a, Var)):
+            backward.append(eqn)
+            late.update(eqn.outputs)
+        else:
+            forward.append(eqn)
+    if forward_outputs is None:
+        early = [k for k, a in enumerate(graph.outputs) if not (isinstance(a, Var) and a in late)]
+    else:
+        early = list(range(forward_outputs))
+    chosen = set(early)
+    return Split(
+        graph,
+        graph.inputs[:n],
+        graph.inputs[n:],
+        tuple(forward),
+        tuple(backward),
+        tuple(early),
+        tuple(k for k in range(len(graph.outputs)) if k not in chosen),
+    )

@@ -1,0 +1,70 @@
+"""Recomputation inside one program: the minimum cut applied without splitting the graph.
+
+Input: a graph with backward equations, such as the staging of `grad(f)`.  Output: an equal graph
+in which the backward part reads only the forward values the partition saves; what it recomputes
+is cloned just before its first backward reader.  A clone carries a fresh region, so that common
+subexpressions are not merged back across the two parts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stax.core.graph import BACKWARD, Eqn, Graph, Var
+from stax.transforms.partition import (
+    PartitionOptions,
+    backward_equations,
+    live_equations,
+    minimum_cut,
+    network_values,
+)
+from stax.transforms.phases import split_joint
+
+# In one program a value already in memory stays there for nothing, and tiny values are registers.
+ONE_PROGRAM: Final = PartitionOptions(inputs_are_enough=False, free_bytes=64)
+
+
+def rematerialise(graph: Graph, options: PartitionOptions = ONE_PROGRAM) -> Graph:
+    """`graph` with cheap forward values recomputed where its backward part reads them.
+
+    Values are unchanged bit for bit; the equations of a checkpointed region (a hard constraint
+    of the user) stay as they are.
+    """
+    split = split_joint(graph)
+    if not split.backward or not split.forward:
+        return graph
+    values = network_values(split, options)
+    network = [v for v in values if v.bytes > options.free_bytes]
+    _, cut = minimum_cut(network)
+    given = {v.var for v in cut}
+    given.update(v.var for v in values if v.bytes <= options.free_bytes)
+    # A returned forward value is in memory when the program ends, whatever the backward reads.
+    outputs = {a for a in graph.outputs if isinstance(a, Var)}
+    given.update(v.var for v in values if v.var in outputs)
+    given.update(graph.inputs)
+    given.update(v for v, _ in graph.constants)
+
+    producer = {v: eqn for eqn in split.forward for v in eqn.outputs}
+    eqns, again = backward_equations(split.backward, (), producer, given)
+    if not again:
+        return graph
+    cloned = set(map(id, again))
+    region = 1 + max(eqn.region for eqn in graph.eqns)
+    renamed: dict[Var, Var] = {}
+    merged: list[Eqn] = []
+    following = iter(eqns)
+    early = set(map(id, split.forward))
+    for original in graph.eqns:
+        if id(original) in early:
+            merged.append(original)
+            continue
+        for eqn in following:
+            if id(eqn) not in cloned:
+                inputs = [renamed.get(a, a) if isinstance(a, Var) else a for a in eqn.inputs]
+                merged.append(eqn.replace(inputs=inputs))
+                break
+            inputs = [renamed.get(a, a) if isinstance(a, Var) else a for a in eqn.inputs]
+            fresh = [Var(v.aval, f"{v.name}.again") for v in eqn.outputs]
+            renamed.update(zip(eqn.outputs, fresh, strict=True))
+            merged.append(eqn.replace(inputs=inputs, outputs=fresh, phase=BACKWARD, region=region))
+    return graph.replace(eqns=live_equations(merged, outputs))
