@@ -27,9 +27,7 @@ def input_cost(in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict
     return in_avals[0].size
 
 
-def output_cost(
-    in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict[str, Any]
-) -> int:
+def output_cost(in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict[str, Any]) -> int:
     """One operation for each element of the result."""
     return out_avals[0].size
 

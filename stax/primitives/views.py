@@ -173,6 +173,7 @@ def batched_front(x: Any, dim: int | None, size: int) -> Any:
 
 # ---------------------------------------------------------------------------------------- rev
 
+
 def _rev_aval(x: Aval, *, axes: Shape) -> Aval:
     check_axes(axes, x, "rev")
     return x.strong()
