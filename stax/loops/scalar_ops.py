@@ -1,0 +1,419 @@
+"""The table of scalar operations: how one element is computed, in every interpretation.
+
+Input: the name of an operation. Output: its row, with everything that the loop-level compiler knows
+about it: number of operands, result type, interval rule, cost, and the NumPy, C and Triton
+spellings as data. No other module lists operations by name; what a pass wants to know is a field.
+
+In a spelling ``{0}``, ``{1}``, ``{2}`` are the operands, ``{t}`` the tag of the operand type (``f32``,
+``i64``, …), ``{ct}`` its C type, ``{n}`` a parameter. ``stax_<op>_<tag>`` are functions that the C back
+end defines. Half types never reach a spelling: they are computed in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from stax.errors import DtypeError
+from stax.loops import ranges, symbolic
+from stax.loops.ranges import Interval
+from stax.loops.symbolic import Expr
+
+Spelling = str | dict[str, str]
+BOOL = np.dtype(np.bool_)
+FLOAT32 = np.dtype(np.float32)
+_HALF_NAMES = frozenset({"float16", "bfloat16"})
+
+C_TYPES: dict[str, str] = {
+    "float32": "float",
+    "float64": "double",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "uint8": "uint8_t",
+    "uint16": "uint16_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
+    "bool": "uint8_t",
+    "float16": "uint16_t",
+    "bfloat16": "uint16_t",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarOp:
+    """One row. ``c`` and ``triton`` are a spelling, or one for each class of operand type.
+
+    The classes are ``f`` (floating), ``i`` (signed), ``u`` (unsigned), ``b`` (Boolean); a class that
+    is absent falls back from ``u`` to ``i`` and from ``b`` to ``i``. ``operand`` is the position of
+    the operand whose type chooses the spelling. ``symbolic`` is the same operation on index
+    expressions, for integers. ``pick`` looks at the intervals of integer operands and may name the
+    operand that the result is bound to equal.
+    """
+
+    name: str
+    arity: int
+    result: Callable[[tuple[np.dtype, ...]], np.dtype]
+    numpy: Callable[..., Any]
+    c: Spelling
+    triton: Spelling
+    interval: Callable[..., Interval] | None = None
+    flops: float = 1.0
+    transcendental: bool = False
+    params: int = 0
+    operand: int = 0
+    symbolic: Callable[..., Expr | None] | None = None
+    pick: Callable[..., int | None] | None = None
+
+
+SCALAR_OPS: dict[str, ScalarOp] = {}
+
+
+def is_half(dtype: np.dtype) -> bool:
+    """Whether ``dtype`` is computed in float32."""
+    return dtype.name in _HALF_NAMES
+
+
+def compute_dtype(dtype: np.dtype) -> np.dtype:
+    """The type in which values of ``dtype`` are computed: float32 for the half types."""
+    return FLOAT32 if is_half(dtype) else dtype
+
+
+def type_class(dtype: np.dtype) -> str:
+    """``f``, ``i``, ``u`` or ``b``; complex and other types have no scalar code."""
+    if dtype.kind in "fiub":
+        return dtype.kind
+    if is_half(dtype):
+        return "f"
+    raise DtypeError(f"no compiled scalar code for values of type {dtype}")
+
+
+def is_compilable(dtype: np.dtype) -> bool:
+    """Whether elements of this type can be computed in generated code."""
+    return is_half(dtype) or dtype.name in C_TYPES
+
+
+def type_tag(dtype: np.dtype) -> str:
+    """The short name used in the names of C functions: ``f32``, ``i64``, ``u8``, ``b8``, ``bf16``."""
+    if dtype.name == "bfloat16":
+        return "bf16"
+    if dtype.kind == "b":
+        return "b8"
+    return f"{type_class(dtype)}{8 * dtype.itemsize}"
+
+
+def c_type(dtype: np.dtype) -> str:
+    """The C type that stores an element."""
+    try:
+        return C_TYPES[dtype.name]
+    except KeyError:
+        raise DtypeError(f"no C type for values of type {dtype}") from None
+
+
+def spelling(
+    row: ScalarOp,
+    dtypes: tuple[np.dtype, ...],
+    language: str,
+    operands: tuple[str, ...],
+    n: Any = "",
+) -> str:
+    """The text of the operation in ``language`` ("c" or "triton") on operand texts."""
+    dtype = dtypes[row.operand] if dtypes else FLOAT32
+    choice = row.c if language == "c" else row.triton
+    if isinstance(choice, dict):
+        kind = type_class(dtype)
+        found = choice.get(kind) or (choice.get("i") if kind in "ub" else None)
+        if found is None:
+            raise DtypeError(f"scalar operation {row.name} has no {language} code for {dtype}")
+        choice = found
+    return choice.format(*operands, t=type_tag(dtype), ct=c_type(dtype), n=n)
+
+
+def register(row: ScalarOp) -> ScalarOp:
+    """Adds a row; a second row of the same name is an error."""
+    if row.name in SCALAR_OPS:
+        raise ValueError(f"scalar operation {row.name} is already in the table")
+    SCALAR_OPS[row.name] = row
+    return row
+
+
+# ------------------------------------------------------------------------------------ type rules
+
+
+def _same(dtypes: tuple[np.dtype, ...]) -> np.dtype:
+    first = dtypes[0]
+    for other in dtypes[1:]:
+        if other != first:
+            raise DtypeError(f"scalar operands of different types: {', '.join(map(str, dtypes))}")
+    return first
+
+
+def _boolean(dtypes: tuple[np.dtype, ...]) -> np.dtype:
+    _same(dtypes)
+    return BOOL
+
+
+def _first(dtypes: tuple[np.dtype, ...]) -> np.dtype:
+    return dtypes[0]
+
+
+def _selected(dtypes: tuple[np.dtype, ...]) -> np.dtype:
+    if dtypes[0] != BOOL:
+        raise DtypeError(f"where wants a Boolean condition, got {dtypes[0]}")
+    return _same(dtypes[1:])
+
+
+# -------------------------------------------------------------------- what intervals decide
+
+
+def _pick_nonnegative(a: Interval) -> int | None:
+    return 0 if a.lo >= 0 else None
+
+
+def _pick_larger(a: Interval, b: Interval) -> int | None:
+    return 0 if a.lo >= b.hi else 1 if b.lo >= a.hi else None
+
+
+def _pick_smaller(a: Interval, b: Interval) -> int | None:
+    return 0 if a.hi <= b.lo else 1 if b.hi <= a.lo else None
+
+
+def _pick_branch(condition: Interval, a: Interval, b: Interval) -> int | None:
+    return 1 if condition.lo == 1 else 2 if condition.hi == 0 else None
+
+
+def _unless_zero(divide: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr | None]:
+    """Division of index expressions where the divisor cannot be 0; None where it can."""
+    return lambda a, b: divide(a, b) if b.lo > 0 or b.hi < 0 else None
+
+
+# --------------------------------------------------------------------------- NumPy spellings
+
+
+def _scipy_special(name: str) -> Callable[..., Any]:
+    """A function of scipy.special, looked up at the first call so that importing stays cheap."""
+    found: list[Callable[..., Any]] = []
+
+    def call(*args: Any) -> Any:
+        if not found:
+            found.append(getattr(import_module("scipy.special"), name))
+        return found[0](*args)
+
+    return call
+
+
+def _sigmoid(x: Any) -> Any:
+    with np.errstate(over="ignore"):
+        e = np.exp(-np.abs(x))
+    one = x.dtype.type(1) if hasattr(x, "dtype") else 1.0
+    return np.where(x >= 0, one / (one + e), e / (one + e))
+
+
+def _relu(x: Any) -> Any:
+    return np.maximum(x, x.dtype.type(0))
+
+
+def _where(c: Any, a: Any, b: Any) -> Any:
+    return np.where(c, a, b)
+
+
+def _rsqrt(x: Any) -> Any:
+    return x.dtype.type(1) / np.sqrt(x)
+
+
+def _integer_pow(x: Any, *, n: int) -> Any:
+    if n < 0:
+        return x.dtype.type(1) / _integer_pow(x, n=-n)
+    result = None
+    square = x
+    while n:
+        if n & 1:
+            result = square if result is None else result * square
+        n >>= 1
+        if n:
+            square = square * square
+    return np.ones_like(x) if result is None else result
+
+
+def integer_pow_text(n: int, x: str) -> str:
+    """``x**n`` by repeated squaring for a small ``n >= 0``, the same products as the NumPy row."""
+    if n == 0:
+        return "1"
+    powers = [x]
+    while 2 ** len(powers) <= n:
+        powers.append(f"({powers[-1]} * {powers[-1]})")
+    text = ""
+    for bit, square in enumerate(powers):
+        if n >> bit & 1:
+            text = square if not text else f"({text} * {square})"
+    return text
+
+
+def _signbit(x: Any) -> Any:
+    return np.signbit(x) if x.dtype.kind not in "iub" else x < 0
+
+
+# --------------------------------------------------------------------------------------- the rows
+
+
+def _row(name: str, arity: int, numpy: Callable[..., Any], c: Spelling, **fields: Any) -> None:
+    fields.setdefault("result", _same)
+    fields.setdefault("triton", c)
+    register(ScalarOp(name=name, arity=arity, numpy=numpy, c=c, **fields))
+
+
+def _function(name: str, arity: int, numpy: Callable[..., Any], flops: float, triton: Spelling,
+              **fields: Any) -> None:  # fmt: skip
+    """A row whose C code is a function of the back end's mathematical library."""
+    operands = ", ".join(f"{{{k}}}" for k in range(arity))
+    _row(name, arity, numpy, f"stax_{name}_{{t}}({operands})", flops=flops, triton=triton, **fields)
+
+
+def _compare(name: str, numpy: Callable[..., Any], symbol: str) -> None:
+    _row(
+        name,
+        2,
+        numpy,
+        f"({{0}} {symbol} {{1}})",
+        result=_boolean,
+        interval=lambda a, b: ranges.compare(name, a, b),
+    )
+
+
+_row("add", 2, np.add, {"f": "({0} + {1})", "i": "({ct})({0} + {1})", "b": "({0} | {1})"},
+     triton={"f": "({0} + {1})", "i": "({0} + {1})", "b": "({0} | {1})"},
+     interval=ranges.add, symbolic=symbolic.add)  # fmt: skip
+_row("sub", 2, np.subtract, {"f": "({0} - {1})", "i": "({ct})({0} - {1})"},
+     triton={"f": "({0} - {1})", "i": "({0} - {1})"}, interval=ranges.sub,
+     symbolic=lambda a, b: a - b)  # fmt: skip
+_row("mul", 2, np.multiply, {"f": "({0} * {1})", "i": "({ct})({0} * {1})", "b": "({0} & {1})"},
+     triton={"f": "({0} * {1})", "i": "({0} * {1})", "b": "({0} & {1})"},
+     interval=ranges.mul, symbolic=symbolic.mul)  # fmt: skip
+_row("div", 2, np.true_divide, {"f": "({0} / {1})"}, flops=4.0)
+_row("neg", 1, np.negative, {"f": "(-{0})", "i": "({ct})(-{0})"},
+     triton="(-{0})", interval=ranges.neg, symbolic=lambda a: -a)  # fmt: skip
+_row("abs", 1, np.absolute, {"f": "stax_abs_{t}({0})", "i": "stax_abs_{t}({0})", "u": "{0}"},
+     triton="tl.abs({0})", interval=ranges.absolute, pick=_pick_nonnegative)  # fmt: skip
+_function("sign", 1, np.sign, 2.0, "stax_sign({0})", interval=ranges.sign)
+_function("floordiv", 2, np.floor_divide, 8.0, "stax_floordiv({0}, {1})", interval=ranges.floordiv,
+          symbolic=_unless_zero(symbolic.floordiv))  # fmt: skip
+_function("mod", 2, np.remainder, 8.0, "stax_mod({0}, {1})", interval=ranges.mod,
+          symbolic=_unless_zero(symbolic.mod))  # fmt: skip
+_function("fmod", 2, np.fmod, 8.0, "stax_fmod({0}, {1})", interval=ranges.fmod)
+_function("max", 2, np.maximum, 1.0,
+          "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+          interval=ranges.maximum, symbolic=symbolic.maximum, pick=_pick_larger)  # fmt: skip
+_function("min", 2, np.minimum, 1.0,
+          "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+          interval=ranges.minimum, symbolic=symbolic.minimum, pick=_pick_smaller)  # fmt: skip
+_function("fmax", 2, np.fmax, 1.0, "tl.maximum({0}, {1})", interval=ranges.maximum)
+_function("fmin", 2, np.fmin, 1.0, "tl.minimum({0}, {1})", interval=ranges.minimum)
+_function("relu", 1, _relu, 1.0,
+          "tl.maximum({0}, 0.0, propagate_nan=tl.PropagateNan.ALL)",
+          interval=ranges.relu, pick=_pick_nonnegative)  # fmt: skip
+_function("pow", 2, np.power, 40.0, "libdevice.pow({0}, {1})", interval=ranges.power,
+          transcendental=True)  # fmt: skip
+_row("integer_pow", 1, _integer_pow, "stax_integer_pow_{t}({0}, {n})", params=1, flops=2.0,
+     interval=lambda a, *, n: ranges.square_or_power(a, n) if n >= 0 else ranges.EVERYTHING)  # fmt: skip
+
+_compare("eq", np.equal, "==")
+_compare("ne", np.not_equal, "!=")
+_compare("lt", np.less, "<")
+_compare("le", np.less_equal, "<=")
+_compare("gt", np.greater, ">")
+_compare("ge", np.greater_equal, ">=")
+
+# Truth of any operand type is `!= 0`; on Booleans the bit operations vectorise and do not branch.
+_LOGICAL = {
+    "b": "({0} %s {1})",
+    "f": "(({0} != 0) %s ({1} != 0))",
+    "i": "(({0} != 0) %s ({1} != 0))",
+}
+for _name, _numpy, _symbol in (
+    ("logical_and", np.logical_and, "&"),
+    ("logical_or", np.logical_or, "|"),
+    ("logical_xor", np.logical_xor, "^"),
+):
+    _row(_name, 2, _numpy, {k: v % _symbol for k, v in _LOGICAL.items()}, result=_boolean,
+         interval=lambda a, b: ranges.BOOL)  # fmt: skip
+_row("logical_not", 1, np.logical_not, "({0} == 0)", result=_boolean,
+     interval=lambda a: ranges.compare("eq", a, ranges.point(0)))  # fmt: skip
+for _name, _numpy, _symbol, _rule in (
+    ("bitwise_and", np.bitwise_and, "&", ranges.bitwise_and),
+    ("bitwise_or", np.bitwise_or, "|", ranges.bitwise_or),
+    ("bitwise_xor", np.bitwise_xor, "^", ranges.bitwise_xor),
+):
+    _row(_name, 2, _numpy, {"i": f"({{0}} {_symbol} {{1}})"}, interval=_rule)
+_row("bitwise_not", 1, np.bitwise_not, {"i": "({ct})(~{0})", "b": "({0} ^ 1)"},
+     triton={"i": "(~{0})", "b": "({0} ^ 1)"}, interval=ranges.bitwise_not)  # fmt: skip
+_function("shift_left", 2, np.left_shift, 1.0, "({0} << {1})", interval=ranges.shift_left)
+_function("shift_right", 2, np.right_shift, 1.0, "({0} >> {1})", interval=ranges.shift_right)
+
+for _name, _numpy, _triton in (
+    ("floor", np.floor, "tl.floor({0})"),
+    ("ceil", np.ceil, "tl.ceil({0})"),
+    ("trunc", np.trunc, "libdevice.trunc({0})"),
+    ("rint", np.rint, "libdevice.rint({0})"),
+):
+    _row(_name, 1, _numpy, {"f": f"stax_{_name}_{{t}}({{0}})", "i": "{0}"},
+         triton={"f": _triton, "i": "{0}"})  # fmt: skip
+
+_function("sqrt", 1, np.sqrt, 6.0, "tl.sqrt_rn({0})")
+_function("rsqrt", 1, _rsqrt, 8.0, "(1.0 / tl.sqrt_rn({0}))")
+for _name, _numpy, _flops in (
+    ("exp", np.exp, 12.0), ("exp2", np.exp2, 12.0), ("expm1", np.expm1, 20.0),
+    ("log", np.log, 14.0), ("log2", np.log2, 14.0), ("log10", np.log10, 14.0),
+    ("log1p", np.log1p, 20.0), ("cbrt", np.cbrt, 16.0),
+    ("sin", np.sin, 20.0), ("cos", np.cos, 20.0), ("tan", np.tan, 30.0),
+    ("asin", np.arcsin, 25.0), ("acos", np.arccos, 25.0), ("atan", np.arctan, 25.0),
+    ("sinh", np.sinh, 25.0), ("cosh", np.cosh, 25.0), ("tanh", np.tanh, 20.0),
+    ("asinh", np.arcsinh, 30.0), ("acosh", np.arccosh, 30.0), ("atanh", np.arctanh, 30.0),
+):  # fmt: skip
+    _function(_name, 1, _numpy, _flops, f"libdevice.{_name}({{0}})", transcendental=True)
+_function("sigmoid", 1, _sigmoid, 15.0, "tl.sigmoid({0})", transcendental=True)
+_function("atan2", 2, np.arctan2, 35.0, "libdevice.atan2({0}, {1})", transcendental=True)
+for _name, _scipy, _triton in (
+    ("erf", "erf", "libdevice.erf({0})"),
+    ("erfc", "erfc", "libdevice.erfc({0})"),
+    ("erfinv", "erfinv", "libdevice.erfinv({0})"),
+    ("lgamma", "gammaln", "libdevice.lgamma({0})"),
+    ("digamma", "psi", "stax_digamma({0})"),
+):
+    _function(_name, 1, _scipy_special(_scipy), 25.0, _triton, transcendental=True)
+_function("hypot", 2, np.hypot, 10.0, "libdevice.hypot({0}, {1})")
+_function("copysign", 2, np.copysign, 1.0, "libdevice.copysign({0}, {1})")
+_function("nextafter", 2, np.nextafter, 4.0, "libdevice.nextafter({0}, {1})")
+
+for _name, _numpy, _integer, _triton, _answer in (
+    ("isnan", np.isnan, "0", "({0} != {0})", ranges.point(0)),
+    ("isinf", np.isinf, "0", "(tl.abs({0}) == float('inf'))", ranges.point(0)),
+    ("isfinite", np.isfinite, "1", "(tl.abs({0}) < float('inf'))", ranges.point(1)),
+    ("signbit", _signbit, "({0} < 0)", "(libdevice.signbit({0}) != 0)", ranges.BOOL),
+):
+    _row(_name, 1, _numpy, {"f": f"stax_{_name}_{{t}}({{0}})", "i": _integer},
+         triton={"f": _triton, "i": _integer}, result=_boolean,
+         interval=lambda a, answer=_answer: answer)  # fmt: skip
+
+_row("where", 3, _where, "({0} ? {1} : {2})", triton="tl.where({0}, {1}, {2})", result=_selected,
+     interval=ranges.select, operand=1, pick=_pick_branch)  # fmt: skip
+
+
+def saturating_cast(value: Any, dtype: np.dtype) -> Any:
+    """NumPy's ``astype`` without the warnings about values that do not fit."""
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype)
+
+
+def names() -> tuple[str, ...]:
+    """All operations of the table, in order of registration."""
+    return tuple(SCALAR_OPS)
+
+
+def transcendental_names() -> frozenset[str]:
+    """The operations marked transcendental."""
+    return frozenset(name for name, row in SCALAR_OPS.items() if row.transcendental)

@@ -1,0 +1,802 @@
+"""Integer index expressions: immutable, hash-consed, simplified as they are built.
+
+Input: symbols with a known range (loop variables ``i0``, ``r0``, data-dependent ``s0``) and integer
+arithmetic on them. Output: canonical expressions whose bounds, coefficients and text are at hand.
+The idea: a sum keeps its affine terms sorted and merged, floor division and modulo by a constant are
+split into the part that divides exactly and a remainder whose range decides the rest, and equal
+expressions are one object, so that comparing two addresses is comparing two pointers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any, TypeVar, Union
+from weakref import WeakValueDictionary
+
+from stax.loops import ranges as _ranges
+
+Domain = TypeVar("Domain")
+IntLike = Union["Expr", int]
+INF = math.inf
+
+_TABLE: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
+_CACHE_LIMIT = 100_000
+_ADD_CACHE: dict[tuple[Expr, Expr], Expr] = {}
+_MUL_CACHE: dict[tuple[Expr, int], Expr] = {}
+_DIV_CACHE: dict[tuple[Expr, int], Expr] = {}
+_MOD_CACHE: dict[tuple[Expr, int], Expr] = {}
+
+
+class Expr:
+    """An integer expression. ``lo`` and ``hi`` bound its values; ``size`` counts its parts."""
+
+    __slots__ = ("__weakref__", "_symbols", "_text", "hi", "lo", "size")
+
+    lo: float
+    hi: float
+    size: int
+
+    def __add__(self, other: IntLike) -> Expr:
+        return add(self, other if isinstance(other, Expr) else constant(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: IntLike) -> Expr:
+        if not isinstance(other, Expr):
+            return add(self, constant(-other))
+        return add(self, scale(other, -1))
+
+    def __rsub__(self, other: int) -> Expr:
+        return add(scale(self, -1), constant(other))
+
+    def __neg__(self) -> Expr:
+        return scale(self, -1)
+
+    def __mul__(self, other: IntLike) -> Expr:
+        if isinstance(other, Expr):
+            return mul(self, other)
+        return scale(self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: IntLike) -> Expr:
+        return floordiv(self, as_expr(other))
+
+    def __rfloordiv__(self, other: int) -> Expr:
+        return floordiv(constant(other), self)
+
+    def __mod__(self, other: IntLike) -> Expr:
+        return mod(self, as_expr(other))
+
+    def __rmod__(self, other: int) -> Expr:
+        return mod(constant(other), self)
+
+    def __str__(self) -> str:
+        text: str | None = self._text
+        if text is None:
+            text = self._text = self.render(_TEXT)
+        return text
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def __copy__(self) -> Expr:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Expr:
+        return self
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the truth of the index expression {self} is not known; compare .lo and .hi instead"
+        )
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        """The direct subexpressions."""
+        return ()
+
+    @property
+    def is_constant(self) -> bool:
+        return False
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """The free symbols."""
+        found: frozenset[Symbol] | None = self._symbols
+        if found is None:
+            found = self._symbols = frozenset().union(*[a.symbols for a in self.args])
+        return found
+
+    def render(self, printer: Printer) -> str:
+        """The text of the expression in the words of ``printer``."""
+        raise TypeError(type(self).__name__)
+
+    def interpret(self, leaf: Callable[[Symbol], Domain], domain: Mapping[str, Any]) -> Domain:
+        """The value in another domain: ``domain`` gives constant, add, mul, floordiv, mod, min, max."""
+        memo: dict[Expr, Any] = {}
+        const = domain["constant"]
+
+        def visit(e: Expr) -> Any:
+            if e in memo:
+                return memo[e]
+            if isinstance(e, Constant):
+                out = const(e.value)
+            elif isinstance(e, Symbol):
+                out = leaf(e)
+            elif isinstance(e, Sum):
+                out = None
+                for atom, coefficient in e.terms:
+                    part = visit(atom)
+                    if coefficient != 1:
+                        part = domain["mul"](const(coefficient), part)
+                    out = part if out is None else domain["add"](out, part)
+                if e.offset:
+                    out = domain["add"](out, const(e.offset))
+            elif isinstance(e, Product):
+                out = visit(e.factors[0])
+                for factor in e.factors[1:]:
+                    out = domain["mul"](out, visit(factor))
+            else:
+                assert isinstance(e, Binary)
+                out = domain[e.kind](visit(e.left), visit(e.right))
+            memo[e] = out
+            return out
+
+        result: Domain = visit(self)
+        return result
+
+    def substitute(self, mapping: Mapping[Symbol, IntLike]) -> Expr:
+        """The expression with symbols replaced, simplified again."""
+        if not mapping or self.symbols.isdisjoint(mapping):
+            return self
+        return self.interpret(lambda s: as_expr(mapping.get(s, s)), _REBUILD)
+
+    def evaluate(self, env: Mapping[Symbol, Any]) -> Any:
+        """The value for integers or integer NumPy arrays in ``env``."""
+        return self.interpret(lambda s: env[s], _NUMERIC)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(type(self).__name__)
+
+
+class Constant(Expr):
+    __slots__ = ("value",)
+    value: int
+
+    @property
+    def is_constant(self) -> bool:
+        return True
+
+    def render(self, printer: Printer) -> str:
+        return printer.constant(self.value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return constant, (self.value,)
+
+
+class Atom(Expr):
+    """Anything that can carry a coefficient inside a sum."""
+
+    __slots__ = ("order",)
+    order: tuple[Any, ...]
+
+
+class Symbol(Atom):
+    """A variable with a name and a range; two symbols are the same only if all three agree."""
+
+    __slots__ = ("name",)
+    name: str
+
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        found: frozenset[Symbol] | None = self._symbols
+        if found is None:
+            found = self._symbols = frozenset((self,))
+        return found
+
+    def render(self, printer: Printer) -> str:
+        return printer.symbol(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return symbol, (self.name, self.lo, self.hi)
+
+
+class Sum(Expr):
+    """``offset + sum(coefficient * atom)``: at least two parts, or one with a coefficient."""
+
+    __slots__ = ("offset", "terms")
+    terms: tuple[tuple[Atom, int], ...]
+    offset: int
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return tuple(atom for atom, _ in self.terms)
+
+    def render(self, printer: Printer) -> str:
+        parts = []
+        for atom, coefficient in self.terms:
+            text = atom.render(printer)
+            magnitude = abs(coefficient)
+            if magnitude != 1:
+                if isinstance(atom, Product) or printer.wraps(atom):
+                    text = f"({text})"
+                text = f"{printer.constant(magnitude)}*{text}"
+            elif coefficient < 0 and printer.wraps(atom):
+                text = f"({text})"
+            parts.append(("-" if coefficient < 0 else "+", text))
+        if self.offset:
+            sign = "-" if self.offset < 0 else "+"
+            parts.append((sign, printer.constant(abs(self.offset))))
+        head = parts[0][1] if parts[0][0] == "+" else f"-{parts[0][1]}"
+        return head + "".join(f" {sign} {text}" for sign, text in parts[1:])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return affine, (self.terms, self.offset)
+
+
+class Product(Atom):
+    """A product of at least two non-constant factors."""
+
+    __slots__ = ("factors",)
+    factors: tuple[Expr, ...]
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return self.factors
+
+    def render(self, printer: Printer) -> str:
+        return "*".join(_operand(f, printer) for f in self.factors)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return product, (self.factors,)
+
+
+class Binary(Atom):
+    """``floordiv``, ``mod``, ``min`` or ``max`` of two expressions, where no rule removed it."""
+
+    __slots__ = ("kind", "left", "right")
+    kind: str
+    left: Expr
+    right: Expr
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return (self.left, self.right)
+
+    def render(self, printer: Printer) -> str:
+        return printer.binary(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return binary, (self.kind, self.left, self.right)
+
+
+class Printer:
+    """The project's own text; a back end overrides the four spellings."""
+
+    def constant(self, value: int) -> str:
+        return str(value)
+
+    def symbol(self, s: Symbol) -> str:
+        return s.name
+
+    def wraps(self, atom: Expr) -> bool:
+        """Whether the text of ``atom`` needs parentheses beside an operator."""
+        return isinstance(atom, Binary) and atom.kind in ("floordiv", "mod")
+
+    def binary(self, e: Binary) -> str:
+        if e.kind in ("min", "max"):
+            return f"{e.kind}({e.left.render(self)}, {e.right.render(self)})"
+        word = "//" if e.kind == "floordiv" else "mod"
+        return f"{_operand(e.left, self)} {word} {_operand(e.right, self)}"
+
+
+_TEXT = Printer()
+
+
+def _operand(e: Expr, printer: Printer) -> str:
+    text = e.render(printer)
+    plain = isinstance(e, Symbol | Constant) or (isinstance(e, Binary) and not printer.wraps(e))
+    return text if plain else f"({text})"
+
+
+# ---------------------------------------------------------------------------------- construction
+
+
+def _intern(cls: type[Any], key: tuple[Any, ...], lo: float, hi: float, size: int) -> Any:
+    e = cls.__new__(cls)
+    e.lo, e.hi, e.size = lo, hi, size
+    e._text = e._symbols = None
+    _TABLE[key] = e
+    return e
+
+
+_SMALL: list[Constant] = []
+
+
+def constant(value: int) -> Expr:
+    """The constant expression."""
+    if 0 <= value < len(_SMALL):
+        return _SMALL[value]
+    value = int(value)
+    key = (Constant, value)
+    found = _TABLE.get(key)
+    if found is None:
+        found = _intern(Constant, key, value, value, 1)
+        found.value = value  # type: ignore[attr-defined]
+    return found
+
+
+_SMALL.extend(constant(n) for n in range(257))  # type: ignore[arg-type]
+ZERO: Expr = _SMALL[0]
+ONE: Expr = _SMALL[1]
+
+
+def symbol(name: str, lo: float, hi: float) -> Symbol:
+    """The variable ``name`` with values in ``[lo, hi]`` (either end may be infinite)."""
+    key = (Symbol, name, lo, hi)
+    found = _TABLE.get(key)
+    if found is None:
+        found = _intern(Symbol, key, lo, hi, 1)
+        assert isinstance(found, Symbol)
+        found.name = name
+        prefix = name.rstrip("0123456789")
+        found.order = (0, prefix, int(name[len(prefix) :] or -1), name)
+    assert isinstance(found, Symbol)
+    return found
+
+
+def loop_variable(name: str, extent: int) -> Expr:
+    """The variable of a loop of ``extent`` trips; the constant 0 when there is nothing to count."""
+    if extent == 1:
+        return ZERO
+    return symbol(name, 0, max(extent - 1, 0))
+
+
+def loop_variables(prefix: str, shape: Iterable[int]) -> tuple[Expr, ...]:
+    """One loop variable per extent, numbered in order: ``i0, i1, …``."""
+    return tuple(loop_variable(f"{prefix}{n}", extent) for n, extent in enumerate(shape))
+
+
+def as_expr(value: IntLike) -> Expr:
+    """``value`` as an expression."""
+    return value if isinstance(value, Expr) else constant(int(value))
+
+
+def _term_order(term: tuple[Atom, int]) -> tuple[Any, ...]:
+    return term[0].order
+
+
+def _scaled_bounds(lo: float, hi: float, k: int) -> tuple[float, float]:
+    return (lo * k, hi * k) if k >= 0 else (hi * k, lo * k)
+
+
+def affine(terms: Iterable[tuple[Atom, int]], offset: int = 0) -> Expr:
+    """``offset + sum(k * atom)`` from sorted terms, one for each atom, none with coefficient 0."""
+    terms = tuple(terms)
+    if not terms:
+        return constant(offset)
+    if not offset and len(terms) == 1 and terms[0][1] == 1:
+        return terms[0][0]
+    key = (Sum, terms, offset)
+    found = _TABLE.get(key)
+    if found is None:
+        lo: float = offset
+        hi: float = offset
+        size = 1
+        for atom, k in terms:
+            if k >= 0:
+                lo += atom.lo * k
+                hi += atom.hi * k
+            else:
+                lo += atom.hi * k
+                hi += atom.lo * k
+            size += atom.size
+        found = _intern(Sum, key, lo, hi, size)
+        found.terms = terms  # type: ignore[attr-defined]
+        found.offset = offset  # type: ignore[attr-defined]
+    return found
+
+
+def _parts(e: Expr) -> tuple[tuple[tuple[Atom, int], ...], int]:
+    if isinstance(e, Sum):
+        return e.terms, e.offset
+    if isinstance(e, Constant):
+        return (), e.value
+    assert isinstance(e, Atom)
+    return ((e, 1),), 0
+
+
+def _cached(cache: dict[Any, Expr], key: Any, value: Expr) -> Expr:
+    if len(cache) >= _CACHE_LIMIT:
+        cache.clear()
+    cache[key] = value
+    return value
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    """``a + b``; ``m*(x // m) + x mod m`` becomes ``x`` again."""
+    if a is ZERO:
+        return b
+    if b is ZERO:
+        return a
+    key = (a, b)
+    found = _ADD_CACHE.get(key)
+    if found is not None:
+        return found
+    terms_a, offset_a = _parts(a)
+    terms_b, offset_b = _parts(b)
+    return _cached(_ADD_CACHE, key, _gather(terms_a, terms_b, offset_a + offset_b))
+
+
+def _gather(
+    terms_a: tuple[tuple[Atom, int], ...], terms_b: tuple[tuple[Atom, int], ...], offset: int
+) -> Expr:
+    if not terms_b:
+        return affine(terms_a, offset)
+    if not terms_a:
+        return affine(terms_b, offset)
+    total = dict(terms_a)
+    for atom, k in terms_b:
+        k += total.get(atom, 0)
+        if k:
+            total[atom] = k
+        else:
+            del total[atom]
+    for atom, k in total.items():
+        if isinstance(atom, Binary) and atom.kind == "mod" and isinstance(atom.right, Constant):
+            joined = _rejoin(total, atom, k, atom.right.value)
+            if joined is not None:
+                return add(affine(sorted(total.items(), key=_term_order), offset), joined)
+    return affine(sorted(total.items(), key=_term_order), offset)
+
+
+def _rejoin(total: dict[Atom, int], remainder: Binary, k: int, m: int) -> Expr | None:
+    """Removes ``k*(y mod m)`` and its partner from ``total``; returns what they make together."""
+    y = remainder.left
+    quotient = floordiv(y, constant(m))
+    if not isinstance(quotient, Atom):
+        return None
+    if total.get(quotient) == k * m:
+        del total[quotient], total[remainder]
+        return scale(y, k)
+    for other, coefficient in total.items():
+        if (
+            coefficient == k * m
+            and isinstance(other, Binary)
+            and other.kind == "mod"
+            and other.left is quotient
+            and isinstance(other.right, Constant)
+        ):
+            del total[other], total[remainder]
+            return scale(mod(y, constant(m * other.right.value)), k)
+    return None
+
+
+def sum_of(parts: Iterable[Expr]) -> Expr:
+    """The sum of the parts."""
+    result = ZERO
+    for part in parts:
+        result = add(result, part)
+    return result
+
+
+def scale(e: Expr, k: int) -> Expr:
+    """``k * e`` for an integer ``k``."""
+    if k == 1:
+        return e
+    if k == 0 or e is ZERO:
+        return ZERO
+    key = (e, k)
+    found = _MUL_CACHE.get(key)
+    if found is not None:
+        return found
+    terms, offset = _parts(e)
+    return _cached(_MUL_CACHE, key, affine([(atom, k * c) for atom, c in terms], k * offset))
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    """``a * b``; products of short sums are distributed."""
+    if isinstance(b, Constant):
+        return scale(a, b.value)
+    if isinstance(a, Constant):
+        return scale(b, a.value)
+    terms_a, offset_a = _parts(a)
+    terms_b, offset_b = _parts(b)
+    if (isinstance(a, Sum) or isinstance(b, Sum)) and (len(terms_a) + 1) * (len(terms_b) + 1) <= 12:
+        result = constant(offset_a * offset_b)
+        for x, k in terms_a:
+            result = add(result, scale(x, k * offset_b))
+            for y, m in terms_b:
+                result = add(result, scale(product((x, y)), k * m))
+        for y, m in terms_b:
+            result = add(result, scale(y, m * offset_a))
+        return result
+    return product((a, b))
+
+
+def _factor_order(e: Expr) -> tuple[Any, ...]:
+    return e.order if isinstance(e, Atom) else (2, str(e))
+
+
+def product(factors: Iterable[Expr]) -> Expr:
+    """The product of non-constant factors as one atom."""
+    flat: list[Expr] = []
+    for f in factors:
+        flat.extend(f.factors if isinstance(f, Product) else (f,))
+    parts = tuple(sorted(flat, key=_factor_order))
+    key = (Product, parts)
+    found = _TABLE.get(key)
+    if found is None:
+        interval = _ranges.Interval(parts[0].lo, parts[0].hi)
+        square = len(parts) == 2 and parts[0] is parts[1]
+        for p in parts[1:]:
+            interval = _ranges.mul(interval, _ranges.Interval(p.lo, p.hi))
+        lo, hi = interval
+        if square:
+            lo = max(lo, 0)
+        found = _intern(Product, key, lo, hi, 1 + sum(p.size for p in parts))
+        assert isinstance(found, Product)
+        found.factors = parts
+        found.order = (1, str(found))
+    return found
+
+
+def binary(kind: str, left: Expr, right: Expr) -> Expr:
+    """The atom ``kind(left, right)`` as it stands, unsimplified."""
+    key = (Binary, kind, left, right)
+    found = _TABLE.get(key)
+    if found is None:
+        rule = _ranges.RULES[kind]
+        lo, hi = rule(_ranges.Interval(left.lo, left.hi), _ranges.Interval(right.lo, right.hi))
+        found = _intern(Binary, key, lo, hi, 1 + left.size + right.size)
+        assert isinstance(found, Binary)
+        found.kind, found.left, found.right = kind, left, right
+        found.order = (1, str(found))
+    return found
+
+
+def _split_small(
+    terms: tuple[tuple[Atom, int], ...], offset: int, c: int
+) -> tuple[Expr, Expr, int] | None:
+    """``(big, small, g)`` with ``terms + offset == g*big + small``, ``0 <= small < g``, ``g | c``."""
+    divisors = sorted({math.gcd(k, c) for _, k in terms} - {1}, reverse=True)
+    for g in divisors:
+        big: list[tuple[Atom, int]] = []
+        small: list[tuple[Atom, int]] = []
+        for term in terms:
+            (small if term[1] % g else big).append(term)
+        rest = affine(small, offset % g)
+        if rest.lo >= 0 and rest.hi < g:
+            return affine([(x, k // g) for x, k in big], offset // g), rest, g
+    return None
+
+
+def floordiv(a: Expr, b: Expr) -> Expr:
+    """``a // b`` rounding down; simplified by divisibility and by range."""
+    if not isinstance(b, Constant):
+        if a is ZERO and (b.lo > 0 or b.hi < 0):
+            return ZERO
+        return binary("floordiv", a, b)
+    c = b.value
+    if c == 1:
+        return a
+    if c == 0:
+        raise ZeroDivisionError(f"index expression {a} // 0")
+    if c < 0:
+        return floordiv(scale(a, -1), constant(-c))
+    key = (a, c)
+    found = _DIV_CACHE.get(key)
+    if found is not None:
+        return found
+    return _cached(_DIV_CACHE, key, _floordiv(a, c))
+
+
+def _floordiv(a: Expr, c: int) -> Expr:
+    if isinstance(a, Constant):
+        return constant(a.value // c)
+    if a.lo > -INF and a.hi < INF and a.lo // c == a.hi // c:
+        return constant(int(a.lo) // c)
+    if isinstance(a, Binary) and isinstance(a.right, Constant):
+        d = a.right.value
+        if a.kind == "floordiv" and d > 0:
+            return floordiv(a.left, constant(d * c))
+        if a.kind == "mod" and d > 0 and d % c == 0:
+            return mod(floordiv(a.left, constant(c)), constant(d // c))
+    if not isinstance(a, Sum):
+        return binary("floordiv", a, constant(c))
+    whole = [(x, k // c) for x, k in a.terms if k % c == 0]
+    rest = tuple((x, k) for x, k in a.terms if k % c)
+    quotient = affine(whole, a.offset // c)
+    remainder = affine(rest, a.offset % c)
+    if remainder.lo > -INF and remainder.hi < INF and remainder.lo // c == remainder.hi // c:
+        return add(quotient, constant(int(remainder.lo) // c))
+    if whole or quotient is not ZERO:
+        return add(quotient, floordiv(remainder, constant(c)))
+    split = _split_small(rest, a.offset % c, c)
+    if split is not None:
+        big, _, g = split
+        return floordiv(big, constant(c // g))
+    return binary("floordiv", remainder, constant(c))
+
+
+def mod(a: Expr, b: Expr) -> Expr:
+    """``a mod b`` with the sign of ``b``; simplified by divisibility and by range."""
+    if not isinstance(b, Constant):
+        if a is ZERO and (b.lo > 0 or b.hi < 0):
+            return ZERO
+        if a.lo >= 0 and b.lo > a.hi:
+            return a
+        return binary("mod", a, b)
+    c = b.value
+    if c == 0:
+        raise ZeroDivisionError(f"index expression {a} mod 0")
+    if c < 0:
+        return scale(mod(scale(a, -1), constant(-c)), -1)
+    if a.lo >= 0 and a.hi < c:
+        return a
+    if c == 1:
+        return ZERO
+    key = (a, c)
+    found = _MOD_CACHE.get(key)
+    if found is not None:
+        return found
+    return _cached(_MOD_CACHE, key, _mod(a, c))
+
+
+def _mod(a: Expr, c: int) -> Expr:
+    if isinstance(a, Constant):
+        return constant(a.value % c)
+    if a.lo > -INF and a.hi < INF and a.lo // c == a.hi // c:
+        return add(a, constant(-c * (int(a.lo) // c)))
+    if isinstance(a, Binary) and a.kind == "mod" and isinstance(a.right, Constant):
+        if a.right.value > 0 and a.right.value % c == 0:
+            return mod(a.left, constant(c))
+    if not isinstance(a, Sum):
+        return binary("mod", a, constant(c))
+    for x, k in a.terms:
+        if isinstance(x, Binary) and x.kind == "mod" and isinstance(x.right, Constant):
+            if (k * x.right.value) % c == 0:
+                return mod(add(add(a, scale(x, -k)), scale(x.left, k)), constant(c))
+    rest = []
+    for x, k in a.terms:
+        k = int(math.fmod(k, c)) if abs(k) < 2**53 else k % c
+        if k:
+            rest.append((x, k))
+    remainder = affine(rest, a.offset % c)
+    if remainder is not a:
+        return mod(remainder, constant(c))
+    split = _split_small(a.terms, a.offset, c)
+    if split is not None:
+        big, small, g = split
+        return add(scale(mod(big, constant(c // g)), g), small)
+    return binary("mod", a, constant(c))
+
+
+def minimum(a: Expr, b: Expr) -> Expr:
+    """The smaller of two expressions."""
+    if a.hi <= b.lo:
+        return a
+    if b.hi <= a.lo:
+        return b
+    return _extreme("min", a, b)
+
+
+def maximum(a: Expr, b: Expr) -> Expr:
+    """The larger of two expressions."""
+    if a.lo >= b.hi:
+        return a
+    if b.lo >= a.hi:
+        return b
+    return _extreme("max", a, b)
+
+
+def _extreme(kind: str, a: Expr, b: Expr) -> Expr:
+    if a is b:
+        return a
+    gap = add(a, scale(b, -1))
+    if gap.lo >= 0:
+        return b if kind == "min" else a
+    if gap.hi <= 0:
+        return a if kind == "min" else b
+    if str(b) < str(a):
+        a, b = b, a
+    return binary(kind, a, b)
+
+
+# -------------------------------------------------------------------------------------- analysis
+
+
+def affine_coefficients(e: Expr, variables: Iterable[Symbol]) -> dict[Symbol, int] | None:
+    """The coefficient of each variable, or None when ``e`` is not affine in one of them."""
+    wanted = tuple(variables)
+    found = dict.fromkeys(wanted, 0)
+    for atom, k in _parts(e)[0]:
+        if isinstance(atom, Symbol):
+            if atom in found:
+                found[atom] = k
+        elif not atom.symbols.isdisjoint(wanted):
+            return None
+    return found
+
+
+def affine_parts(e: Expr) -> tuple[tuple[tuple[Atom, int], ...], int]:
+    """The terms ``(atom, coefficient)`` and the constant of ``e``."""
+    return _parts(e)
+
+
+def is_affine(e: Expr) -> bool:
+    """Whether ``e`` is a constant plus multiples of symbols."""
+    return all(isinstance(atom, Symbol) for atom, _ in _parts(e)[0])
+
+
+def linearize(index: Iterable[Expr], strides: Iterable[int], offset: int = 0) -> Expr:
+    """``offset + sum(stride * index)``."""
+    result = constant(offset)
+    for position, stride in zip(index, strides, strict=True):
+        result = add(result, scale(position, stride))
+    return result
+
+
+def delinearize(e: Expr, shape: Iterable[int]) -> tuple[Expr, ...]:
+    """The row-major coordinates of the flat position ``e`` in ``shape``."""
+    extents = tuple(shape)
+    out: list[Expr] = []
+    step = 1
+    for axis in range(len(extents) - 1, -1, -1):
+        extent = extents[axis]
+        position = floordiv(e, constant(step)) if step else ZERO
+        if extent > 1:
+            out.append(mod(position, constant(extent)))
+            step *= extent
+        else:
+            out.append(ZERO)
+            step *= extent or 1
+    return tuple(reversed(out))
+
+
+def to_sympy(e: Expr) -> Any:
+    """The expression as a sympy object; an oracle for tests, never used to compile."""
+    sympy = import_module("sympy")
+    domain = {
+        "constant": sympy.Integer,
+        "add": lambda a, b: a + b,
+        "mul": lambda a, b: a * b,
+        "floordiv": lambda a, b: sympy.floor(a / b),
+        "mod": lambda a, b: sympy.Mod(a, b),
+        "min": sympy.Min,
+        "max": sympy.Max,
+    }
+    return e.interpret(lambda s: sympy.Symbol(s.name, integer=True), domain)
+
+
+def _numeric_extreme(kind: str) -> Callable[[Any, Any], Any]:
+    def pick(a: Any, b: Any) -> Any:
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b) if kind == "min" else max(a, b)
+        first = (a <= b) if kind == "min" else (a >= b)
+        return first * a + (1 - first) * b
+
+    return pick
+
+
+_NUMERIC: dict[str, Any] = {
+    "constant": int,
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "min": _numeric_extreme("min"),
+    "max": _numeric_extreme("max"),
+}
+_REBUILD: dict[str, Any] = {
+    "constant": constant,
+    "add": add,
+    "mul": mul,
+    "floordiv": floordiv,
+    "mod": mod,
+    "min": minimum,
+    "max": maximum,
+}
