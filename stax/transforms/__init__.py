@@ -1,0 +1,1 @@
+"""Function transformations: each installs a trace that interprets primitives its own way."""

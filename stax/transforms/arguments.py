@@ -1,0 +1,309 @@
+"""Arguments and results of transformed functions: pytrees to flat lists and back.
+
+Input: the user's function and arguments.  Output: a flat function of the chosen leaves, their
+types, readable names, and errors that name the argument before any work is done.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import Aval, aval_of
+from stax.core.source import user_source
+from stax.core.trace import EVAL, STATE, Tracer
+from stax.dtypes import float0, is_complex, is_inexact, is_supported
+from stax.errors import (
+    DtypeError,
+    NonDifferentiableError,
+    PytreeError,
+    ShapeError,
+    StaticArgumentError,
+)
+from stax.pytree import (
+    PyTreeDef,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_leaves,
+    tree_structure,
+    tree_unflatten,
+)
+
+SCALARS = (bool, int, float, complex, np.generic)
+
+
+def is_array(value: Any) -> bool:
+    """True for what a transformation can trace: arrays, NumPy and Python scalars, tracers."""
+    return isinstance(value, Tracer | np.ndarray | bool | int | float | complex | np.generic)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The function's name, for graphs and messages."""
+    name = getattr(function, "__name__", None)
+    if name is None:
+        inner = getattr(function, "func", None)
+        name = name_of(inner) if inner is not None else type(function).__name__
+    return name if isinstance(name, str) else "f"
+
+
+def check_leaves(leaves: Iterable[Any], what: str) -> None:
+    """Raise DtypeError unless every leaf is an array or scalar of a supported dtype."""
+    for leaf in leaves:
+        if isinstance(leaf, Tracer):
+            continue
+        if not is_array(leaf):
+            raise DtypeError(
+                f"{what} must be arrays or numbers, found {type(leaf).__name__} "
+                f"{str(leaf)[:60]!r}",
+                where=user_source() or None,
+                hint="close over it, or mark it static in jit with static_argnums",
+            )
+        if isinstance(leaf, np.ndarray | np.generic) and not is_supported(
+            leaf.dtype.newbyteorder("=")
+        ):
+            raise DtypeError(
+                f"{what} of dtype {leaf.dtype} cannot be traced", where=user_source() or None
+            )
+
+
+def normalized_argnums(argnums: Any, count: int, what: str) -> tuple[int, ...]:
+    """`argnums` as a tuple of positions below `count`.
+
+    Raises:
+      StaticArgumentError: a position that is no integer, not there, or named twice.
+    """
+    wanted = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    found = []
+    for k in wanted:
+        try:
+            position = k.__index__()
+        except AttributeError:
+            raise StaticArgumentError(
+                f"{what}: argnums must be integers, got {argnums!r}"
+            ) from None
+        if not -count <= position < count:
+            raise StaticArgumentError(
+                f"{what}: argnums={argnums!r}, but the function was called with {count} "
+                "positional arguments",
+                where=user_source() or None,
+                hint="pass the argument by position: keyword arguments are not differentiated",
+            )
+        found.append(position % count)
+    if len(set(found)) != len(found):
+        raise StaticArgumentError(f"{what}: argnums={argnums!r} names an argument twice")
+    return tuple(found)
+
+
+class FlatFunction:
+    """`f` as a function of the flat leaves of some of its positional arguments.
+
+    Call it with leaves; it returns the flat results.  After a call `out_tree` is the structure
+    of the result and `aux` the auxiliary output, when `has_aux`.
+    """
+
+    __slots__ = ("f", "args", "kwargs", "argnums", "treedefs", "has_aux", "out_tree", "aux")
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        argnums: Sequence[int],
+        has_aux: bool = False,
+    ) -> None:
+        self.f = f
+        self.args = list(args)
+        self.kwargs = kwargs
+        self.argnums = tuple(argnums)
+        self.treedefs: list[PyTreeDef] = [tree_structure(args[k]) for k in argnums]
+        self.has_aux = has_aux
+        self.out_tree: PyTreeDef | None = None
+        self.aux: Any = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        args = list(self.args)
+        start = 0
+        for k, treedef in zip(self.argnums, self.treedefs, strict=True):
+            args[k] = tree_unflatten(treedef, leaves[start : start + treedef.num_leaves])
+            start += treedef.num_leaves
+        result = self.f(*args, **self.kwargs)
+        if self.has_aux:
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise PytreeError(
+                    f"{name_of(self.f)} must return (output, aux) with has_aux=True, "
+                    f"it returned {type(result).__name__}"
+                )
+            result, self.aux = result
+        flat, self.out_tree = tree_flatten(result)
+        check_leaves(flat, f"results of {name_of(self.f)}")
+        return flat
+
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        """The result of the last call with these leaves."""
+        assert self.out_tree is not None
+        return tree_unflatten(self.out_tree, leaves)
+
+
+def leaf_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """A readable name for every leaf of the arguments: `x`, `params_w`, `params_0`."""
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "arg")
+    names: list[str] = []
+    for k, arg in enumerate(args):
+        stem = positional[k] if k < len(positional) else f"{rest}_{k - len(positional)}"
+        names.extend(_paths(stem, arg))
+    for key in sorted(kwargs):
+        names.extend(_paths(key, kwargs[key]))
+    return names
+
+
+def _paths(stem: str, tree: Any) -> list[str]:
+    found, _ = tree_flatten_with_path(tree)
+    return [_identifier(stem + keystr(path, simple=True, separator="_") if not path else
+            f"{stem}_{keystr(path, simple=True, separator='_')}") for path, _ in found]
+
+
+def _identifier(text: str) -> str:
+    return "".join(c if c.isalnum() or c == "_" else "_" for c in text)
+
+
+def check_differentiable(
+    leaves: Sequence[Any], names: Sequence[str], what: str, holomorphic: bool, allow_int: bool
+) -> None:
+    """Raise unless every leaf can be differentiated with respect to."""
+    for leaf, name in zip(leaves, names, strict=True):
+        aval = aval_of(leaf)
+        if holomorphic:
+            if not is_complex(aval.dtype):
+                raise DtypeError(
+                    f"{what} with holomorphic=True requires complex inputs, {name} is {aval.dtype}",
+                    operands=[f"{name}: {aval}"],
+                    where=user_source() or None,
+                )
+        elif is_complex(aval.dtype):
+            raise DtypeError(
+                f"{what} requires real inputs, {name} is {aval.dtype}",
+                operands=[f"{name}: {aval}"],
+                where=user_source() or None,
+                hint="pass holomorphic=True for a holomorphic function, or use stax.vjp",
+            )
+        elif not is_inexact(aval.dtype) and not allow_int:
+            kind = "integer" if aval.dtype.kind in "iu" else "boolean"
+            raise NonDifferentiableError(
+                f"{what} requires floating-point inputs, {name} is of {kind} dtype {aval.dtype}",
+                operands=[f"{name}: {aval}"],
+                where=user_source() or None,
+                hint="convert it (x.astype(float)), choose other argnums, or pass allow_int=True",
+            )
+
+
+def check_scalar_output(outs: Sequence[Any], treedef: PyTreeDef, f: Any, holomorphic: bool) -> Aval:
+    """The type of a loss; raises unless it is one real scalar (complex when holomorphic)."""
+    where = user_source() or None
+    if len(outs) != 1 or treedef.num_leaves != 1 or len(treedef.spec) != 1:
+        raise PytreeError(
+            f"the gradient needs a function that returns one scalar; {name_of(f)} returned "
+            f"{treedef!r}",
+            where=where,
+            hint="return (loss, aux) with has_aux=True, or use stax.jacrev / stax.vjp",
+        )
+    aval = aval_of(outs[0])
+    if aval.shape != ():
+        raise ShapeError(
+            f"the gradient is defined for scalar-output functions; {name_of(f)} returned an "
+            f"array of shape {aval.shape}",
+            operands=[str(aval)],
+            where=where,
+            hint="reduce it (.sum(), .mean()), or use stax.jacrev / stax.vjp",
+        )
+    if holomorphic != is_complex(aval.dtype) or not is_inexact(aval.dtype):
+        wanted = "complex" if holomorphic else "real floating-point"
+        raise DtypeError(
+            f"the gradient needs a {wanted} output; {name_of(f)} returned {aval.dtype}",
+            operands=[str(aval)],
+            where=where,
+            hint="convert the result with .astype(float)" if not is_complex(aval.dtype) else None,
+        )
+    return aval
+
+
+def matched_tangents(
+    values: Any, like: Sequence[Any], treedef: PyTreeDef, names: Sequence[str], what: str
+) -> list[Any]:
+    """The flat (co)tangents in `values`, checked against the types of the leaves `like`.
+
+    Raises:
+      PytreeError, ShapeError, DtypeError: the structure, a shape or a dtype differs.
+    """
+    leaves, found = tree_flatten(values)
+    if found != treedef:
+        raise PytreeError(
+            f"{what}s must have the structure {treedef!r}, got {found!r}",
+            where=user_source() or None,
+        )
+    checked = []
+    for leaf, primal, name in zip(leaves, like, names, strict=True):
+        want = aval_of(primal).tangent()
+        check_leaves([leaf] if getattr(leaf, "dtype", None) != float0 else [], f"{what}s")
+        have = aval_of(leaf)
+        if want.dtype == float0 and have.dtype != float0:
+            raise DtypeError(
+                f"the {what} of {name}, of dtype {aval_of(primal).dtype}, must have dtype float0",
+                operands=[str(have)],
+                where=user_source() or None,
+                hint="np.zeros(shape, stax.dtypes.float0)",
+            )
+        if have.shape != want.shape:
+            raise ShapeError(
+                f"the {what} of {name} has shape {have.shape}, expected {want.shape}",
+                operands=[str(have)],
+                where=user_source() or None,
+            )
+        if have.dtype != want.dtype:
+            if not have.weak or not np.can_cast(have.dtype, want.dtype, "same_kind"):
+                raise DtypeError(
+                    f"the {what} of {name} has dtype {have.dtype}, expected {want.dtype}",
+                    operands=[str(have)],
+                    where=user_source() or None,
+                )
+            leaf = want.dtype.type(leaf) if not isinstance(leaf, Tracer) else leaf.astype(want.dtype)
+        checked.append(leaf)
+    return checked
+
+
+def result_names(count: int) -> list[str]:
+    """Names for results in messages."""
+    return ["the result"] if count == 1 else [f"result {k}" for k in range(count)]
+
+
+def finished(values: Sequence[Any], borrowed: Iterable[Any] = ()) -> list[Any]:
+    """Results as handed to the caller: NumPy values that share no memory with anything else.
+
+    Inside another transformation they are returned as they are.
+    """
+    if STATE.trace is not EVAL:
+        return list(values)
+    taken = {id(v) for v in borrowed}
+    out = []
+    for value in values:
+        if isinstance(value, np.ndarray):
+            if value.base is not None or not value.flags.writeable or id(value) in taken:
+                value = np.array(value, copy=True, order="C")
+            taken.add(id(value))
+        elif not isinstance(value, Tracer | np.generic):
+            value = np.asarray(value)[()]
+        out.append(value)
+    return out
+
+
+def all_leaves(tree: Any) -> list[Any]:
+    """Leaves of `tree`."""
+    return tree_leaves(tree)

@@ -1,0 +1,115 @@
+"""Looking at a function without running it: its graph, and the types of its results.
+
+Input: a function and arguments, or stand-ins with a shape and dtype.  Output: a Graph, or a tree
+of `ShapeDtypeStruct`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import Aval, aval_of
+from stax.core.graph import Graph
+from stax.core.staging import stage
+from stax.core.trace import Tracer
+from stax.dtypes import DType
+from stax.pytree import PyTreeDef, tree_flatten, tree_unflatten
+from stax.transforms.arguments import check_leaves, leaf_names, name_of
+
+
+class ShapeDtypeStruct:
+    """Stands for an array of which only the shape and dtype matter."""
+
+    __slots__ = ("shape", "dtype", "weak_type")
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def __init__(self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False) -> None:
+        self.shape = tuple(int(n) for n in shape)
+        self.dtype = np.dtype(dtype)
+        self.weak_type = weak_type
+
+    @property
+    def aval(self) -> Aval:
+        """The type this stands for."""
+        return Aval(self.shape, self.dtype, self.weak_type)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.aval.size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and self.aval is other.aval
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype})"
+
+
+def abstract_leaf(leaf: Any) -> Aval:
+    """The type of an argument: an array, a scalar, a tracer or anything with shape and dtype."""
+    if isinstance(leaf, ShapeDtypeStruct):
+        return leaf.aval
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    if isinstance(leaf, np.ndarray | np.generic | Tracer) or shape is None or dtype is None:
+        check_leaves([leaf], "arguments")
+        return aval_of(leaf)
+    return Aval(tuple(shape), np.dtype(dtype))
+
+
+def stage_function(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Graph, PyTreeDef]:
+    """The graph of `f` for arguments of these types, and the structure of its result."""
+    leaves, treedef = tree_flatten((tuple(args), kwargs))
+    avals = [abstract_leaf(leaf) for leaf in leaves]
+    trees: list[PyTreeDef] = []
+
+    def flat(*values: Any) -> list[Any]:
+        inner_args, inner_kwargs = tree_unflatten(treedef, values)
+        found, tree = tree_flatten(f(*inner_args, **inner_kwargs))
+        check_leaves(found, f"results of {name_of(f)}")
+        trees.append(tree)
+        return found
+
+    graph = stage(flat, avals, leaf_names(f, args, kwargs), name_of(f))
+    return graph, trees[-1]
+
+
+def make_ir(f: Callable[..., Any]) -> Callable[..., Graph]:
+    """A function that returns the Graph of `f` for its arguments instead of running `f`.
+
+    >>> print(make_ir(lambda x: x * 2.0)(np.ones(3)))
+    """
+
+    @functools.wraps(f)
+    def traced(*args: Any, **kwargs: Any) -> Graph:
+        return stage_function(f, args, kwargs)[0]
+
+    return traced
+
+
+make_jaxpr = make_ir
+
+
+def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The result of `f` with a `ShapeDtypeStruct` in the place of every array; nothing is computed.
+
+    >>> eval_shape(lambda x: x.sum(0), ShapeDtypeStruct((3, 4), np.float32))
+    ShapeDtypeStruct(shape=(4,), dtype=float32)
+    """
+    graph, tree = stage_function(f, args, kwargs)
+    found = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak) for a in graph.out_avals]
+    return tree_unflatten(tree, found)

@@ -1,0 +1,330 @@
+"""Linearisation: the results of a function and, beside them, the graph of its derivative.
+
+Input: a flat function and its arguments.  Output: its results, computed in the enclosing trace,
+and a graph that maps tangents of the arguments to tangents of the results.  A primitive is
+computed by the enclosing trace; its `jvp` rule runs with the tangent graph being recorded as the
+current trace, so derivative factors such as cos(x) are equations of the tangent graph that read
+x: they are evaluated when the graph is, which in reverse mode is the backward pass.
+
+Arrays the user may write into later (arguments, closures, views of them) are copied when the
+tangent graph captures them; results computed on the way belong to nobody else and are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stax.core.aval import Aval, aval_of
+from stax.core.graph import Atom, Graph, Var
+from stax.core.primitive import Primitive
+from stax.core.staging import StagingTrace, StagingTracer, eval_graph
+from stax.core.trace import STATE, Trace, Tracer, use_trace
+from stax.dtypes import is_inexact
+from stax.transforms.jvp import bind_values, known_value, rule_tangents, zero_of
+
+
+class LinearizeTracer(Tracer):
+    """A value of the enclosing trace and its tangent in the tangent graph (None when zero)."""
+
+    __slots__ = ("primal", "tangent")
+    trace: LinearizeTrace
+
+    def __init__(self, trace: LinearizeTrace, primal: Any, tangent: Any) -> None:
+        self.trace = trace
+        self.primal = primal
+        self.tangent = tangent
+
+    @property
+    def aval(self) -> Aval:
+        """Type of the value."""
+        return aval_of(self.primal)
+
+    def concrete(self) -> Any:
+        """The NumPy value, when no enclosing transformation hides it."""
+        return known_value(self.primal)
+
+
+class TangentTrace(StagingTrace):
+    """Records the tangent graph; copies only the arrays that somebody else may write into."""
+
+    __slots__ = ("foreign", "captured")
+
+    def __init__(self, parent: Trace) -> None:
+        super().__init__(parent)
+        self.foreign: dict[int, Any] = {}
+        self.captured: dict[int, Any] = {}
+
+    def note_foreign(self, value: Any) -> None:
+        """Remember an array that came from outside."""
+        if isinstance(value, np.ndarray):
+            root = root_of(value)
+            self.foreign[id(root)] = root
+
+    def atom(self, value: Any, op: str) -> Atom:
+        """The graph's name for `value`, which is captured without a copy when it is ours."""
+        if isinstance(value, np.ndarray) and value.ndim and value.dtype.isnative:
+            root = root_of(value)
+            if id(root) not in self.foreign:
+                self.captured[id(root)] = root
+                return self._capture(value, value, aval_of(value))
+        return super().atom(value, op)
+
+
+def root_of(array: Any) -> Any:
+    """The array that owns the memory `array` looks at."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+class LinearizeTrace(Trace):
+    """Computes primitives in the enclosing trace and records their derivatives in `tangents`."""
+
+    __slots__ = ("tangents",)
+    parent: Trace
+
+    def __init__(self, parent: Trace, tangents: StagingTrace | None = None) -> None:
+        super().__init__(parent)
+        self.tangents = TangentTrace(parent) if tangents is None else tangents
+
+    def lift(self, value: Any) -> Any:
+        """`value` as a constant of this trace."""
+        if isinstance(value, Tracer) and value.trace is self:
+            return value
+        return LinearizeTracer(self, value, None)
+
+    def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Any], bool]:
+        """Primals, tangents (None when zero), and whether any tangent is not zero."""
+        primals: list[Any] = []
+        tangents: list[Any] = []
+        active = False
+        for arg in args:
+            if isinstance(arg, LinearizeTracer) and arg.trace is self:
+                primals.append(arg.primal)
+                tangents.append(arg.tangent)
+                active = active or arg.tangent is not None
+            else:
+                if isinstance(arg, np.ndarray) and isinstance(self.tangents, TangentTrace):
+                    self.tangents.note_foreign(arg)
+                primals.append(arg)
+                tangents.append(None)
+        return primals, tangents, active
+
+    def process(
+        self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """Compute `prim` in the enclosing trace and record its tangents."""
+        primals, tangents, active = self.split(args)
+        before = STATE.trace
+        parent = STATE.trace = self.parent
+        try:
+            if not active:
+                outs: Sequence[Any] = bind_values(parent, prim, primals, params)
+                out_tangents: Sequence[Any] = [None] * len(outs)
+            elif prim.linearize is not None:
+                given = [zero_of(p) if t is None else t for p, t in zip(primals, tangents)]
+                outs, out_tangents = prim.linearize(self, primals, given, params)
+            else:
+                outs = bind_values(parent, prim, primals, params)
+                STATE.trace = self.tangents
+                out_tangents = rule_tangents(prim, primals, outs, tangents, params)
+        finally:
+            STATE.trace = before
+        return self.wrap(outs, out_tangents)
+
+    def process_call(self, call: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+        """The results of a function that carries its own rule (see `transforms.calls`)."""
+        primals, tangents, active = self.split(args)
+        with use_trace(self.parent):
+            if active:
+                given = [zero_of(p) if t is None else t for p, t in zip(primals, tangents)]
+                outs, out_tangents = call.linearize(self, primals, given)
+            else:
+                outs = call.bind(primals)
+                out_tangents = [None] * len(outs)
+        return self.wrap(outs, out_tangents)
+
+    def wrap(self, outs: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
+        """Tracers for results and their tangents."""
+        return tuple(
+            LinearizeTracer(self, out, t if self.tangents.owns(t) else None)
+            for out, t in zip(outs, tangents, strict=True)
+        )
+
+    def primal_of(self, value: Any) -> Any:
+        """The enclosing trace's value of a result."""
+        if isinstance(value, LinearizeTracer) and value.trace is self:
+            return value.primal
+        return value
+
+    def tangent_of(self, value: Any) -> Any:
+        """The tangent of a result in the tangent graph, or None when zero."""
+        if isinstance(value, LinearizeTracer) and value.trace is self:
+            return value.tangent
+        return None
+
+
+class PartialTrace(Trace):
+    """Runs a user's derivative rule: what depends on the tangents is recorded in the tangent
+    graph, everything else is computed at once in the trace around the linearisation."""
+
+    __slots__ = ("known", "tangents")
+    parent: Trace
+
+    def __init__(self, trace: LinearizeTrace) -> None:
+        super().__init__(trace.tangents)
+        self.known = trace.parent
+        self.tangents = trace.tangents
+
+    def process(
+        self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """Record or compute `prim`; a graph it carries is opened where tangents enter it."""
+        before = STATE.trace
+        if not any(self.tangents.owns(a) for a in args):
+            STATE.trace = self.known
+        elif isinstance(params.get("graph"), Graph):
+            return tuple(eval_graph(params["graph"], args))
+        else:
+            STATE.trace = self.tangents
+        try:
+            return bind_values(STATE.trace, prim, args, params)
+        finally:
+            STATE.trace = before
+
+    def process_call(self, call: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+        """The results of a function that carries its own rule."""
+        if any(self.tangents.owns(a) for a in args):
+            return tuple(call.run(args))
+        with use_trace(self.known):
+            return tuple(call.bind(args))
+
+
+class LinearFunction(NamedTuple):
+    """Results of a flat function, and the graph from tangents to tangents.
+
+    `graph.inputs` are the tangents of the arguments marked in `in_mask`, its outputs those of the
+    results marked in `out_mask`; the unmarked ones are zero by structure.
+    """
+
+    outs: list[Any]
+    graph: Graph
+    in_mask: tuple[bool, ...]
+    out_mask: tuple[bool, ...]
+
+
+def linearize_flat(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool] | None = None
+) -> LinearFunction:
+    """Linearise a flat function at `primals`, with respect to the arguments marked `active`.
+
+    Arguments that are not of a floating dtype carry no tangent whatever `active` says.
+    """
+    avals = [aval_of(p) for p in primals]
+    marks = [True] * len(avals) if active is None else list(active)
+    mask = tuple(m and is_inexact(a.dtype) for m, a in zip(marks, avals, strict=True))
+    trace = LinearizeTrace(STATE.trace)
+    tangents = trace.tangents
+    assert isinstance(tangents, TangentTrace)
+    inputs: list[StagingTracer] = []
+    tracers: list[LinearizeTracer] = []
+    for primal, aval, marked in zip(primals, avals, mask, strict=True):
+        tangents.note_foreign(primal)
+        tangent = tangents.new_input(aval.tangent()) if marked else None
+        if tangent is not None:
+            inputs.append(tangent)
+        tracers.append(LinearizeTracer(trace, primal, tangent))
+    try:
+        with use_trace(trace):
+            results = list(fun(*tracers))
+        outs = [trace.primal_of(v) for v in results]
+        out_tangents = [trace.tangent_of(v) for v in results]
+        graph = tangents.graph(inputs, [t for t in out_tangents if t is not None], "tangent")
+    finally:
+        trace.alive = False
+        tangents.alive = False
+    outs = [_own(v, tangents.captured) for v in outs]
+    return LinearFunction(outs, graph, mask, tuple(t is not None for t in out_tangents))
+
+
+def _own(value: Any, captured: dict[int, Any]) -> Any:
+    """`value`, copied when the tangent graph keeps its memory: the caller may write into it."""
+    if isinstance(value, np.ndarray) and id(root_of(value)) in captured:
+        return value.copy()
+    return value
+
+
+class LinearizedGraph(NamedTuple):
+    """A graph split for differentiation.
+
+    forward: inputs -> outputs, followed by the residuals that are not inputs.
+    tangent: (residuals, tangents of the inputs in `in_mask`) -> tangents of the outputs in
+      `out_mask`.
+    sources: where each residual comes from: k < len(inputs) is input k, otherwise it is output
+      k - len(inputs) of `forward`.
+    """
+
+    forward: Graph
+    tangent: Graph
+    in_mask: tuple[bool, ...]
+    out_mask: tuple[bool, ...]
+    sources: tuple[int, ...]
+
+    def residuals(self, args: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+        """The residuals among the arguments and results of a call of `forward`."""
+        n = len(self.forward.inputs)
+        return [args[k] if k < n else results[k - n] for k in self.sources]
+
+
+def linearize_graph(graph: Graph, active: Sequence[bool]) -> LinearizedGraph:
+    """The forward and tangent graphs of `graph` for tangents of the marked inputs (cached)."""
+    key = ("linearize", tuple(active))
+    found = graph.cache.get(key)
+    if found is not None:
+        return found  # type: ignore[no-any-return]  # what this function stored
+    staging = StagingTrace(STATE.trace)
+    inputs = [staging.new_input(v.aval, v.name) for v in graph.inputs]
+    before = STATE.source, STATE.phase, STATE.region
+    try:
+        STATE.source, STATE.phase, STATE.region = None, "forward", 0
+        with use_trace(staging):
+            linear = linearize_flat(lambda *a: eval_graph(graph, a), inputs, active)
+            tangent, residuals = _lift_residuals(linear.graph)
+            atoms = [staging.atom(v, "return") for v in linear.outs]
+            position: dict[Any, int] = {t.atom: k for k, t in enumerate(inputs)}
+            for k, atom in enumerate(atoms):
+                if isinstance(atom, Var):
+                    position.setdefault(atom, len(inputs) + k)
+            sources = []
+            extra: list[Any] = []
+            for tracer in residuals:
+                if tracer.atom not in position:
+                    position[tracer.atom] = len(inputs) + len(atoms) + len(extra)
+                    extra.append(tracer)
+                sources.append(position[tracer.atom])
+            forward = staging.graph(inputs, [*linear.outs, *extra], graph.name)
+    finally:
+        STATE.source, STATE.phase, STATE.region = before
+        staging.alive = False
+    result = LinearizedGraph(forward, tangent, linear.in_mask, linear.out_mask, tuple(sources))
+    graph.cache[key] = result
+    return result
+
+
+def _lift_residuals(graph: Graph) -> tuple[Graph, list[StagingTracer]]:
+    """Constants that are values of the forward graph become leading inputs."""
+    residuals = [(v, c) for v, c in graph.constants if isinstance(c, StagingTracer)]
+    kept = [(v, c) for v, c in graph.constants if not isinstance(c, StagingTracer)]
+    lifted = graph.replace(inputs=[*(v for v, _ in residuals), *graph.inputs], constants=kept)
+    return lifted, [c for _, c in residuals]
+
+
+def apply_linear(linear: LinearFunction, tangents: Sequence[Any]) -> list[Any]:
+    """Tangents of all results (None when zero) for tangents of all arguments."""
+    given = [t for t, m in zip(tangents, linear.in_mask, strict=True) if m]
+    found = iter(eval_graph(linear.graph, given))
+    return [next(found) if m else None for m in linear.out_mask]
+
