@@ -326,7 +326,7 @@ _OPERATORS = (
 _METHODS = (
     "all any argmax argmin argsort astype choose clip compress conj conjugate copy cumprod cumsum "
     "diagonal dot fill flatten max mean min nonzero prod ptp put ravel repeat reshape round "
-    "searchsorted sort squeeze std sum swapaxes take trace transpose var view "
+    "searchsorted sort squeeze std sum swapaxes take transpose var view "
     "block_until_ready"
 ).split()
 _PROPERTIES = "T mT real imag at flat".split()

@@ -138,7 +138,7 @@ def _broadcast_transpose(ct: Any, aval: Aval, *, shape: Shape, dims: Shape) -> A
     return reshape(reduce_sum(ct, [d for d in range(len(shape)) if d not in kept]), aval.shape)
 
 
-def _broadcast_batch(args: Any, dims: Any, *, shape: Shape, **params: Any) -> tuple[Any, int]:
+def _broadcast_batch(args: Any, dims: Any, /, *, shape: Shape, **params: Any) -> tuple[Any, int]:
     x = move_axis(args[0], dims[0], 0)
     return broadcast(x, (x.shape[0], *shape), (0, *(d + 1 for d in params["dims"]))), 0
 
