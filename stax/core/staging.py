@@ -22,6 +22,7 @@ from stax.core.trace import (
     Trace,
     Tracer,
     bind,
+    fresh,
     leak_error,
     located,
     use_trace,
@@ -54,7 +55,7 @@ class StagingTrace(Trace):
         super().__init__(parent)
         self.eqns: list[Eqn] = []
         self.constants: list[tuple[Var, Any]] = []
-        self._constant_of: dict[int, Var] = {}
+        self._constant_of: dict[Any, Var] = {}
         self._keep: list[Any] = []
 
     def new_input(self, aval: Aval, name: str | None = None) -> StagingTracer:
@@ -90,13 +91,13 @@ class StagingTrace(Trace):
         if isinstance(value, Tracer):
             if not is_reachable(value.trace, self):
                 raise leak_error(value, op)
-            return self._capture(value, value, value.aval)
+            return self._capture(value, fresh(value), value.aval)
         if isinstance(value, bool | int | float | complex | np.generic):
             return Literal(value)
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
         if array.ndim == 0:
             return Literal(array.astype(array.dtype.newbyteorder("="))[()])
-        found = self._constant_of.get(id(value))
+        found = self._constant_of.get((id(value), 0))
         if found is not None:
             return found
         # The array is copied: what the user writes into it later must not reach the graph.
@@ -105,10 +106,12 @@ class StagingTrace(Trace):
         return self._capture(value, own, aval_of(own))
 
     def _capture(self, original: Any, value: Any, aval: Aval) -> Var:
-        found = self._constant_of.get(id(original))
+        # A tracer that is written to in place stands for another value from then on.
+        key = (id(original), getattr(original, "version", 0))
+        found = self._constant_of.get(key)
         if found is None:
             found = Var(aval)
-            self._constant_of[id(original)] = found
+            self._constant_of[key] = found
             self._keep.append(original)  # keeps the id from being reused
             self.constants.append((found, value))
         return found

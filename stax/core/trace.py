@@ -160,9 +160,13 @@ ARRAY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 class Tracer:
-    """A value inside a transformation.  NumPy functions, operators and methods work on it."""
+    """A value inside a transformation.  NumPy functions, operators and methods work on it.
 
-    __slots__ = ("trace", "__weakref__")
+    A tracer is a handle: an in-place write moves another value into it (`core.functionalize`,
+    which keeps `origin`, `views`, `role` and `version`; they are unset on most tracers).
+    """
+
+    __slots__ = ("trace", "origin", "views", "role", "version", "__weakref__")
     __array_priority__ = 1000.0
     __hash__ = object.__hash__
     trace: Trace
@@ -212,8 +216,16 @@ class Tracer:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        value = self._require("array", "np.asarray / a NumPy function without a traced version")
-        return np.asarray(value, dtype)
+        raise ConcretizationError(
+            f"a traced value of type {self.aval} was used where a plain NumPy array is needed: "
+            "np.array / np.asarray of it, a write of it into an array made by plain NumPy, or a "
+            "NumPy function without a traced version",
+            operands=(str(self.aval),),
+            where=user_source() or None,
+            hint="make the array that is written to with stax.numpy.zeros or np.zeros(..., like=x) "
+            "so that it is traced too; build arrays from traced values with np.stack or "
+            "stax.numpy.array; stop tracing with stax.pure_callback",
+        )
 
     def __bool__(self) -> bool:
         return bool(self._require("bool", "if, while, and, or, not, assert"))
@@ -321,6 +333,7 @@ _BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift 
 _OPERATORS = (
     [f"__{n}__" for n in _BINARY]
     + [f"__r{n}__" for n in _BINARY]
+    + [f"__i{n}__" for n in _BINARY if n != "divmod"]
     + [f"__{n}__" for n in "eq ne lt le gt ge neg pos abs invert getitem round".split()]
 )
 _METHODS = (
@@ -335,6 +348,32 @@ for _name in _OPERATORS + _METHODS:
     setattr(Tracer, _name, _forward(_name))
 for _name in _PROPERTIES:
     setattr(Tracer, _name, _forward_property(_name))
+
+
+# The slots that belong to the handle and not to the value it stands for.
+_HANDLE_SLOTS = frozenset({"__weakref__", "trace", "origin", "views", "role", "version"})
+_value_slots: dict[type, tuple[str, ...]] = {}
+
+
+def value_slots(kind: type) -> tuple[str, ...]:
+    """The slots of a class of tracers that say what it stands for."""
+    found = _value_slots.get(kind)
+    if found is None:
+        names = [n for c in kind.__mro__ for n in getattr(c, "__slots__", ())]
+        found = _value_slots[kind] = tuple(n for n in names if n not in _HANDLE_SLOTS)
+    return found
+
+
+def fresh(value: Any) -> Any:
+    """A new handle for what a tracer stands for now; later writes to either do not meet."""
+    if not isinstance(value, Tracer):
+        return value
+    kind = type(value)
+    handle: Tracer = object.__new__(kind)
+    handle.trace = value.trace
+    for name in value_slots(kind):
+        setattr(handle, name, getattr(value, name))
+    return handle
 
 
 def leak_error(tracer: Tracer, op: str) -> TracerLeakError:

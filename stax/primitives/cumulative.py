@@ -31,7 +31,7 @@ from stax.errors import DtypeError, ShapeError
 from stax.primitives.elementwise import add, eq, maximum, mul, select, sub
 from stax.primitives.families_arrays import batch_size, check_axes, input_cost, shifted
 from stax.primitives.indexing import gather
-from stax.primitives.shapes import concatenate, iota, slice_axis, zeros
+from stax.primitives.shapes import concatenate, iota, slice_axis
 from stax.primitives.transcendental import exp
 from stax.primitives.views import batched_front, broadcast
 
@@ -149,7 +149,7 @@ def _recurrence_impl(a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
 
 
 def _recurrence_jvp(primals: Any, outs: Any, tangents: Any, *, axis: int, reverse: bool) -> Any:
-    (a, _), (out,), (ta, tb) = primals, outs, tangents
+    (a, _), out, (ta, tb) = primals, outs, tangents
     force = None if isinstance(tb, Zero) else tb
     if not isinstance(ta, Zero):
         pushed = mul(delayed(out, axis, reverse, 0), ta)
@@ -204,7 +204,7 @@ def _cumprod_impl(x: Any, *, axis: int, reverse: bool, dtype: DType) -> Any:
 def _cumprod_jvp(
     primals: Any, outs: Any, tangents: Any, *, axis: int, reverse: bool, dtype: DType
 ) -> Any:
-    (x,), (out,), (t,) = primals, outs, tangents
+    (x,), out, (t,) = primals, outs, tangents
     return linear_recurrence(x, mul(delayed(out, axis, reverse, 1), t), axis, reverse)
 
 
@@ -224,11 +224,11 @@ def _cumulative_extremum_jvp(
     primals: Any, outs: Any, tangents: Any, *, axis: int, reverse: bool
 ) -> Any:
     # Each result is one element of x: the last one so far that equals the running extremum.
-    (x,), (out,), (t,) = primals, outs, tangents
+    (x,), out, (t,) = primals, outs, tangents
     place = iota(x.shape, axis)
     if reverse:
         place = sub(np.int64(x.shape[axis] - 1), place)
-    fresh = select(eq(x, out), place, zeros(x.shape, np.dtype(np.int64)))
+    fresh = select(eq(x, out), place, np.int64(0))
     source = cummax(fresh, axis, reverse)
     if reverse:
         source = sub(np.int64(x.shape[axis] - 1), source)
@@ -278,7 +278,7 @@ def _cumlogsumexp_impl(x: Any, *, axis: int, reverse: bool) -> Any:
 
 
 def _cumlogsumexp_jvp(primals: Any, outs: Any, tangents: Any, *, axis: int, reverse: bool) -> Any:
-    (x,), (out,), (t,) = primals, outs, tangents
+    (x,), out, (t,) = primals, outs, tangents
     # Infinite results (all -inf, or an inf) are replaced in the differences, so exp sees no NaN.
     low = np.asarray(ml_dtypes.finfo(x.dtype).min, x.dtype)[()]
     safe = maximum(out, low)

@@ -72,7 +72,7 @@ def _slice_aval(x: Aval, *starts: Aval, sizes: Shape) -> Aval:
 
 def _slice_jvp(primals: Any, outs: Any, tangents: Any, *, sizes: Shape) -> Any:
     if isinstance(tangents[0], Zero):
-        return Zero(aval_of(outs[0]).tangent())
+        return Zero(aval_of(outs).tangent())
     return dynamic_slice(tangents[0], primals[1:], sizes)
 
 
@@ -149,7 +149,7 @@ def _update_impl(x: Any, update: Any, *starts: Any) -> Any:
 def _update_jvp(primals: Any, outs: Any, tangents: Any) -> Any:
     tx, tu = tangents[:2]
     if isinstance(tx, Zero) and isinstance(tu, Zero):
-        return Zero(aval_of(outs[0]).tangent())
+        return Zero(aval_of(outs).tangent())
     return dynamic_update_slice(instantiate(tx), instantiate(tu), primals[2:])
 
 

@@ -149,7 +149,7 @@ def _gather_impl(x: Any, *idx: Any, axes: Shape, mode: str) -> Any:
 
 def _gather_jvp(primals: Any, outs: Any, tangents: Any, *, axes: Shape, mode: str) -> Any:
     if isinstance(tangents[0], Zero):
-        return Zero(aval_of(outs[0]).tangent())
+        return Zero(aval_of(outs).tangent())
     return gather(tangents[0], primals[1:], axes, mode)
 
 
@@ -260,20 +260,20 @@ def _scatter_jvp(
     x, updates, *idx = primals
     tx, tu = tangents[:2]
     if isinstance(tx, Zero) and isinstance(tu, Zero):
-        return Zero(aval_of(outs[0]).tangent())
+        return Zero(aval_of(outs).tangent())
     params = {"mode": mode, "unique": unique}
     if kind in ("set", "add"):
         return scatter(instantiate(tx), instantiate(tu), idx, axes, kind, **params)
     if kind == "mul":
         return _scatter_mul_tangent(x, updates, idx, axes, tx, tu, params)
-    out = outs[0]
+    out = outs
     tx, tu = instantiate(tx), instantiate(tu)
-    nothing = zeros(x.shape, tx.dtype)
+    nothing = scalar_zero(tx.dtype)
     kept = eq(x, out)
     chosen = eq(updates, gather(out, idx, axes, mode))
     total = scatter(
         select(kept, tx, nothing),
-        select(chosen, tu, zeros(tu.shape, tu.dtype)),
+        select(chosen, tu, nothing),
         idx,
         axes,
         "add",
@@ -295,16 +295,16 @@ def _scatter_mul_tangent(
     here = gather(x, idx, axes, "clip" if mode == "fill" else mode)
     if not params["unique"]:
         # The product of the other factors of the same element, right where factors are zero.
-        one = broadcast(np.ones((), u.dtype)[()], u.shape)
+        one = np.ones((), u.dtype)[()]
         none = zeros(x.shape, u.dtype)
         is_zero = eq(u, scalar_zero(u.dtype))
         solid = select(is_zero, one, u)
-        ones = broadcast(np.ones((), u.dtype)[()], x.shape)
+        ones = broadcast(one, x.shape)
         product = gather(scatter(ones, solid, idx, axes, "mul", mode=mode), idx, axes, mode)
         zero_count = scatter(none, convert(is_zero, u.dtype), idx, axes, "add", mode=mode)
         other_zeros = sub(gather(zero_count, idx, axes, mode), convert(is_zero, u.dtype))
         no_other = eq(other_zeros, scalar_zero(u.dtype))
-        here = mul(here, select(no_other, div(product, solid), zeros(u.shape, u.dtype)))
+        here = mul(here, select(no_other, div(product, solid), scalar_zero(u.dtype)))
     base = zeros(x.shape, u.dtype) if tangent is None else tangent
     return scatter(base, mul(tu, here), idx, axes, "add", **params)
 
@@ -359,7 +359,7 @@ def _read_cotangent(ct: Any, idx: Any, axes: Shape, mode: str) -> Any:
         here = logical_and(lt(np.int64(-n - 1), i), lt(i, np.int64(n)))
         inside = here if inside is None else logical_and(inside, here)
     mask = broadcast(inside, read.shape, range(len(aval_of(inside).shape)))
-    return select(mask, read, zeros(read.shape, read.dtype))
+    return select(mask, read, scalar_zero(read.dtype))
 
 
 def _winners_only(read: Any, shape: Shape, idx: Any, axes: Shape, mode: str) -> Any:
@@ -371,7 +371,7 @@ def _winners_only(read: Any, shape: Shape, idx: Any, axes: Shape, mode: str) -> 
     plain = tuple(range(len(axes)))
     final = gather(scatter(slots, ids, idx, plain, "set", mode=mode), idx, plain, mode)
     won = broadcast(eq(final, ids), read.shape, range(len(common)))
-    return select(won, read, zeros(read.shape, read.dtype))
+    return select(won, read, scalar_zero(read.dtype))
 
 
 def _scatter_batch(

@@ -134,10 +134,10 @@ def _extremum_aval(name: str) -> Rule:
 
 
 def _extremum_jvp(primals: Any, outs: Any, tangents: Any, *, axes: Shape) -> Any:
-    (x,), (out,), (t,) = primals, outs, tangents
+    (x,), out, (t,) = primals, outs, tangents
     chosen = eq(x, expanded(out, axes, x))
     count = reduce_sum(convert(chosen, t.dtype), axes)
-    total = reduce_sum(select(chosen, t, broadcast(scalar_zero(t.dtype), t.shape)), axes)
+    total = reduce_sum(select(chosen, t, scalar_zero(t.dtype)), axes)
     return div(total, count)
 
 
