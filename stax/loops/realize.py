@@ -1,0 +1,147 @@
+"""Materialisation: which values are written to memory and which are computed where they are read.
+
+Input: a lazy tensor and the number of its readers. Output: the rule that wants it in memory, or None.
+The thresholds stand for one cost model: computing a value ``k`` times costs ``(k - 1)`` extra
+evaluations and reads of its inputs, storing it costs one write and ``k`` reads. They are data, one
+row for each kind of device. Either choice gives the same bits, so this is a matter of cost alone;
+the hard limits keep closures and kernels to a size that Python and a C compiler handle well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stax.loops.buffers import BufferTable
+from stax.loops.ops import handling
+from stax.loops.scalar_ops import SCALAR_OPS
+from stax.loops.symbolic import loop_variables
+from stax.loops.tensors import TensorNode
+from stax.loops.trace import BodyTracer
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Limits above which a value with several readers is stored.
+
+    Attributes:
+        store_transcendental: whether exp, log, tanh and their like are stored at once.
+        operations: scalar operations for one element.
+        many_readers: with more readers than this, ``crowded_operations`` is the limit instead.
+        buffers: distinct buffers read.
+        reads: reads in all, after everything upstream was inlined.
+        depth: closures between the value and memory; holds with one reader too.
+        body: scalar operations for one element with one reader.
+        body_buffers: distinct buffers read with one reader.
+    """
+
+    store_transcendental: bool
+    operations: int
+    many_readers: int | None
+    crowded_operations: int
+    buffers: int
+    reads: int
+    depth: int = 100
+    body: int = 400
+    body_buffers: int = 48
+
+
+THRESHOLDS: dict[str, Thresholds] = {
+    "cpu": Thresholds(
+        store_transcendental=True,
+        operations=50,
+        many_readers=5,
+        crowded_operations=40,
+        buffers=4,
+        reads=12,
+    ),
+    "cuda": Thresholds(
+        store_transcendental=False,
+        operations=30,
+        many_readers=None,
+        crowded_operations=30,
+        buffers=4,
+        reads=8,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What computing one element takes, everything upstream inlined."""
+
+    operations: int
+    reads: int
+    buffers: frozenset[str]
+    transcendental: frozenset[str]
+
+
+def statistics(node: TensorNode) -> Statistics:
+    """The figures of one element of ``node``."""
+    tracer = BodyTracer()
+    with handling(tracer):
+        tracer.ref(node.loader()(loop_variables("i", node.shape)))
+    rows = [SCALAR_OPS[i.op] for i in tracer.instrs if i.op in SCALAR_OPS]
+    casts = sum(i.op in ("cast", "bitcast") for i in tracer.instrs)
+    loads = [i.attrs[0] for i in tracer.instrs if i.op == "load"]
+    return Statistics(
+        operations=len(rows) + casts,
+        reads=len(loads),
+        buffers=frozenset(loads),
+        transcendental=frozenset(row.name for row in rows if row.transcendental),
+    )
+
+
+def thresholds_for(device: str) -> Thresholds:
+    """The row of a device; every GPU has the same."""
+    return THRESHOLDS.get(device, THRESHOLDS["cuda"])
+
+
+def realize_reason(node: TensorNode, readers: int, table: BufferTable) -> str | None:
+    """The rule by which ``node`` is written to memory, in words; None when it stays inlined."""
+    return decide(node, readers, table.device, table.mode)
+
+
+def should_realize(
+    node: TensorNode, readers: int, device: str = "cpu", mode: str = "default"
+) -> bool:
+    """Whether ``node`` is written to memory."""
+    return decide(node, readers, device, mode) is not None
+
+
+def decide(node: TensorNode, readers: int, device: str, mode: str) -> str | None:
+    """The rule by which ``node`` is stored, in words, on a device and in a mode of the table."""
+    if node.is_realized:
+        return None
+    if node.must_realize:
+        return "reductions, scans and scatters are computed once"
+    if mode == "all":
+        return "every value is materialised in this mode"
+    limits = thresholds_for(device)
+    if node.depth > limits.depth:
+        return f"inlined {node.depth} levels deep (limit {limits.depth})"
+    several = readers > 1 and mode != "none"
+    if not several and node.weight <= limits.body and node.weight <= limits.body_buffers:
+        return None
+    found = statistics(node)
+    node.weight = max(found.operations, found.reads, 1) if node.weight else 0
+    if found.operations > limits.body:
+        return f"{found.operations} operations (limit {limits.body} in one loop)"
+    if len(found.buffers) > limits.body_buffers:
+        return f"reads {len(found.buffers)} buffers (limit {limits.body_buffers} in one loop)"
+    return _several_readers(found, readers, limits) if several else None
+
+
+def _several_readers(found: Statistics, readers: int, limits: Thresholds) -> str | None:
+    if limits.store_transcendental and found.transcendental:
+        names = ", ".join(sorted(found.transcendental))
+        return f"{readers} readers and costs {names}"
+    many = limits.many_readers
+    if many is not None and readers > many and found.operations >= limits.crowded_operations:
+        return f"{readers} readers (more than {many}) and {found.operations} operations"
+    if found.operations > limits.operations:
+        return f"{readers} readers and {found.operations} operations (limit {limits.operations})"
+    if len(found.buffers) > limits.buffers:
+        return f"{readers} readers and reads {len(found.buffers)} buffers (limit {limits.buffers})"
+    if found.reads > limits.reads:
+        return f"{readers} readers and {found.reads} reads (limit {limits.reads})"
+    return None
