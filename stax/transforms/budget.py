@@ -1,0 +1,167 @@
+"""A partition under a limit on the saved bytes.
+
+Input: a graph's two parts and a limit.  Output: the `Partition` that recomputes least among a
+parametric family of minimum cuts.  In the rematerialisation network, an edge from the source into
+a value charges for its recomputation; with `price * operations` in place of infinity, a minimum
+cut minimises saved bytes plus `price` times recomputed operations exactly.  Saved bytes fall with
+the price, so a bisection finds the dearest price whose cut fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from stax.core.primitive import Recompute
+from stax.errors import ConfigurationError, MemoryBudgetError
+from stax.transforms.maxflow import INFINITE, FlowNetwork
+from stax.transforms.partition import (
+    Partition,
+    PartitionOptions,
+    Value,
+    build_partition,
+    equation_cost,
+    network_edges,
+    network_values,
+    partition,
+)
+from stax.transforms.phases import Split
+
+_UNITS: Final = {
+    "": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+}
+_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z", re.IGNORECASE)
+_SCALE_BITS: Final = 20  # prices are whole numbers of 2**-20 bytes per operation
+_STEPS: Final = 48
+
+
+def budget_bytes(budget: int | float | str, everything: int) -> int:
+    """A budget in bytes: an int, text such as "512MiB", or a fraction in (0, 1] of `everything`.
+
+    Raises:
+      ConfigurationError: none of the three, or negative.
+    """
+    if isinstance(budget, str):
+        match = _TEXT.match(budget)
+        unit = match.group(2).lower().removesuffix("b") if match else "?"
+        scale = {u.removesuffix("b"): n for u, n in _UNITS.items()}.get(unit)
+        if match and scale:
+            return int(float(match.group(1)) * scale)
+    elif isinstance(budget, float):
+        if 0.0 < budget <= 1.0:
+            return int(budget * everything)
+    elif isinstance(budget, int) and not isinstance(budget, bool) and budget >= 0:
+        return budget
+    raise ConfigurationError(
+        f"memory_budget={budget!r} is not a budget",
+        hint='write bytes (1 << 20), text ("512MiB") or a fraction of the peak in (0, 1]',
+    )
+
+
+def within_budget(
+    split: Split, budget: int | float | str, options: PartitionOptions | None = None
+) -> Partition:
+    """The partition whose saved values take at most `budget` bytes and that recomputes least.
+
+    Raises:
+      ConfigurationError: the budget makes no sense.
+      MemoryBudgetError: even the smallest save set is larger; `least` says how large.
+    """
+    options = options or PartitionOptions()
+    values = network_values(split, options)
+    limit = budget_bytes(budget, sum(v.bytes for v in values if v.read))
+    free = partition(split, options)
+    if free.saved_bytes <= limit:
+        return free
+    work = [_work(v) for v in values]
+    low, high = 0, _STEPS
+    best = _at_price(split, options, values, work, 0)
+    if best.saved_bytes > limit:
+        raise MemoryBudgetError(
+            f"the backward part of {split.graph.name} needs at least {best.saved_bytes} saved "
+            f"bytes, the budget is {limit}",
+            least=best.saved_bytes,
+            hint=f"raise memory_budget to {best.saved_bytes} bytes or more",
+        )
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried = _at_price(split, options, values, work, 1 << middle)
+        if tried.saved_bytes <= limit:
+            low, best = middle, tried
+        else:
+            high = middle
+    cheap, dear = (1 << low if low else 0), 1 << high
+    for _ in range(8):
+        price = (cheap + dear) // 2
+        if price == cheap:
+            break
+        tried = _at_price(split, options, values, work, price)
+        if tried.saved_bytes <= limit:
+            cheap, best = price, tried
+        else:
+            dear = price
+    return _filled(split, options, values, work, best, limit)
+
+
+def _filled(
+    split: Split,
+    options: PartitionOptions,
+    values: Sequence[Value],
+    work: Sequence[int],
+    best: Partition,
+    limit: int,
+) -> Partition:
+    """`best` with the bytes it leaves spent on the values whose recomputation is dearest."""
+    again = set(best.recomputed)
+    room = limit - best.saved_bytes
+    kept = set(best.saved)
+    for _, k in sorted((-work[k] / max(v.bytes, 1), k) for k, v in enumerate(values)):
+        value = values[k]
+        if value.var in again and value.capacity < INFINITE and value.bytes <= room:
+            kept.add(value.var)
+            room -= value.bytes
+    if len(kept) == len(best.saved):
+        return best
+    filled = build_partition(split, options, values, kept, best.cut_value)
+    better = filled.recompute_flops < best.recompute_flops and filled.saved_bytes <= limit
+    return filled if better else best
+
+
+def _work(value: Value) -> int:
+    """What recomputing a value costs; infinite for one that must not be drawn again."""
+    if value.eqn.prim.recompute is Recompute.RANDOM:
+        return INFINITE
+    return max(1, equation_cost(value.eqn) // len(value.eqn.outputs))
+
+
+def _at_price(
+    split: Split,
+    options: PartitionOptions,
+    values: Sequence[Value],
+    work: Sequence[int],
+    price: int,
+) -> Partition:
+    """The partition of the minimum cut for `price * 2**-20` bytes per operation."""
+    source = 2 * len(values)
+    network = FlowNetwork(source + 2)
+    for tail, head, capacity in network_edges(values):
+        if tail == source or (head == source + 1 and not values[tail // 2].read):
+            continue
+        if tail // 2 == head // 2 and capacity < INFINITE:
+            capacity = values[tail // 2].bytes << _SCALE_BITS
+        network.add_edge(tail, head, capacity)
+    for k, cost in enumerate(work):
+        network.add_edge(source, 2 * k, min(cost * price, INFINITE) if price else 0)
+        if cost >= INFINITE and not price:
+            network.add_edge(source, 2 * k, INFINITE)
+    flow = network.max_flow(source, source + 1)
+    near = network.reachable(source)
+    kept = {v.var for k, v in enumerate(values) if near[2 * k] and not near[2 * k + 1]}
+    return build_partition(split, options, values, kept, flow)
