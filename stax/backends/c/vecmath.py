@@ -1,0 +1,122 @@
+"""The C functions that generated kernels call, and the text of exactly those that are needed.
+
+Input: names such as `exp_f32` or `floordiv_i64`. Output: C source that defines them as
+`stax_exp_f32`, `stax_floordiv_i64`, with what they depend on before them, and nothing else, so
+that a kernel's translation unit stays small. Nothing is included: not even standard headers.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stax.backends.c import vecmath_basic, vecmath_f32, vecmath_f64, vecmath_special
+
+__all__ = ["PREAMBLE", "Function", "definitions", "function_table", "names_in"]
+
+PREAMBLE = """\
+#ifndef STAX_PREAMBLE
+#define STAX_PREAMBLE
+typedef __INT8_TYPE__ int8_t;
+typedef __INT16_TYPE__ int16_t;
+typedef __INT32_TYPE__ int32_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINT8_TYPE__ uint8_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __UINT64_TYPE__ uint64_t;
+typedef __INTPTR_TYPE__ intptr_t;
+typedef __UINTPTR_TYPE__ uintptr_t;
+typedef __SIZE_TYPE__ size_t;
+#define STAX_INLINE static inline __attribute__((always_inline, unused))
+#endif
+"""
+
+_HEADER = re.compile(r"^//: (\w+) (\d+)( scalar)?\n", re.MULTILINE)
+_NAME = re.compile(r"\bstax_(\w+)\b")
+
+
+@dataclass(frozen=True)
+class Function:
+    """One C function: its name without `stax_`, text, cost and what it needs first."""
+
+    name: str
+    text: str
+    flops: int
+    vectorises: bool
+    needs: tuple[str, ...]
+
+    @property
+    def c_name(self) -> str:
+        """The name that kernels call."""
+        return f"stax_{self.name}"
+
+
+@functools.cache
+def function_table() -> dict[str, Function]:
+    """Return every function by name; a name without `stax_`, such as `exp_f32`."""
+    text = "".join(
+        (
+            vecmath_f64.ROWS,
+            vecmath_special.ROWS,
+            vecmath_f32.ROWS,
+            vecmath_f32.through_f64(),
+            vecmath_basic.rows(),
+        )
+    )
+    found = list(_HEADER.finditer(text))
+    bodies: dict[str, tuple[str, int, bool]] = {}
+    ends = [match.start() for match in found[1:]] + [len(text)]
+    for match, end in zip(found, ends, strict=True):
+        name = match.group(1)
+        if name in bodies:
+            raise ValueError(f"C function stax_{name} is defined twice")
+        bodies[name] = (text[match.end() : end], int(match.group(2)), match.group(3) is None)
+    bodies["two_over_pi_f64"] = (vecmath_special.two_over_pi_table(), 0, True)
+    # A type or a second function defined inside a row is found under that row's name.
+    owner: dict[str, str] = {}
+    for name, (body, _, _) in bodies.items():
+        for defined in re.findall(
+            r"(?:^STAX_INLINE [\w ]*?\bstax_(\w+)\(|\} stax_(\w+);)", body, re.MULTILINE
+        ):
+            owner[defined[0] or defined[1]] = name
+    table: dict[str, Function] = {}
+    for name, (body, flops, vectorises) in bodies.items():
+        used = {owner.get(word, word) for word in _NAME.findall(body)} - {name}
+        needs = tuple(sorted(word for word in used if word in bodies))
+        table[name] = Function(name, body, flops, vectorises, needs)
+    return table
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names of the table's functions that a C text calls, in order of appearance."""
+    table = function_table()
+    return [name for name in dict.fromkeys(_NAME.findall(text)) if name in table]
+
+
+def definitions(names: Iterable[str], *, preamble: bool = True) -> str:
+    """Return C text that defines the named functions and whatever they depend on, in order.
+
+    Args:
+      names: names such as `exp_f32`; duplicates are harmless.
+      preamble: whether the integer types and `STAX_INLINE` come first.
+
+    Raises:
+      KeyError: a name is not in `function_table()`.
+    """
+    table = function_table()
+    order: dict[str, None] = {}
+    pending = [(name, False) for name in sorted(set(names), reverse=True)]
+    while pending:
+        name, ready = pending.pop()
+        if name in order:
+            continue
+        if ready:
+            order[name] = None
+            continue
+        pending.append((name, True))
+        pending.extend((needed, False) for needed in table[name].needs if needed not in order)
+    texts = (table[name].text for name in order)
+    return (PREAMBLE if preamble else "") + "".join(texts)
