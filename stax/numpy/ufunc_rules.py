@@ -1,0 +1,305 @@
+"""What each universal function means on traced operands, composed of primitives.
+
+Input: operands already in the dtypes of NumPy's loop.  Output: the result.  Where NumPy's meaning
+depends on the kind of dtype (`add` of Booleans is `or`, `floor` of integers copies), the rule is
+chosen by kind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.source import user_source
+from stax.core.trace import fresh
+from stax.dtypes import DType, is_complex
+from stax.errors import DtypeError
+from stax.primitives import elementwise as el
+from stax.primitives import transcendental as tr
+from stax.primitives.casts import bitcast, convert
+from stax.primitives.families import kind_of, literal, spread
+
+Function = Callable[..., Any]
+
+
+def by_kind(name: str, **rules: Function) -> Function:
+    """The rule for the operands' kind of dtype; a keyword names the kinds it serves, as `fc`."""
+    table = {kind: rule for kinds, rule in rules.items() for kind in kinds}
+
+    def rule(*values: Any) -> Any:
+        found = table.get(kind_of(aval_of(values[0]).dtype))
+        if found is None:
+            raise DtypeError(
+                f"np.{name} is not defined for {aval_of(values[0]).dtype}",
+                op=name,
+                operands=[str(aval_of(v)) for v in values],
+                where=user_source() or None,
+            )
+        return found(*values)
+
+    return rule
+
+
+def copy_of(x: Any) -> Any:
+    """Another handle on the value `x` (writing into one does not change the other)."""
+    return fresh(x)
+
+
+def constant_like(x: Any, value: Any, dtype: DType | None = None) -> Any:
+    """`value` repeated to the shape of `x`."""
+    dtype = aval_of(x).dtype if dtype is None else dtype
+    return spread(dtype.type(value), aval_of(x).shape)
+
+
+def _false_like(x: Any) -> Any:
+    return constant_like(x, False, np.dtype(np.bool_))
+
+
+def _true_like(x: Any) -> Any:
+    return constant_like(x, True, np.dtype(np.bool_))
+
+
+def truth(x: Any) -> Any:
+    """`x` as a Boolean: whether it differs from zero."""
+    dtype = aval_of(x).dtype
+    return x if dtype.kind == "b" else el.ne(x, dtype.type(0))
+
+
+def logical(rule: Function) -> Function:
+    """A rule on the truth of its operands."""
+    return lambda *values: rule(*map(truth, values))
+
+
+def ordered(name: str) -> Function:
+    """Comparison `lt`, `le`, `gt`, `ge`; complex numbers compare real part first."""
+    base: Function = getattr(el, name)
+    strict: Function = getattr(el, name[0] + "t")
+
+    def of_complex(x: Any, y: Any) -> Any:
+        xr, yr = el.real(x), el.real(y)
+        tie = el.logical_and(el.eq(xr, yr), base(el.imag(x), el.imag(y)))
+        return el.logical_or(strict(xr, yr), tie)
+
+    return lambda x, y: (of_complex if is_complex(aval_of(x).dtype) else base)(x, y)
+
+
+def of_parts(rule: Function, join: Function) -> Function:
+    """A predicate of a complex number: `join` of the predicate of its parts."""
+    return lambda x: join(rule(el.real(x)), rule(el.imag(x)))
+
+
+def complex_sign(x: Any) -> Any:
+    """The unit number x / |x|, and 0 at 0."""
+    radius = el.abs_(x)
+    radius = el.select(el.eq(radius, literal(0, radius)), literal(1, radius), radius)
+    return el.div(x, convert(radius, aval_of(x).dtype))
+
+
+def integer_reciprocal(x: Any) -> Any:
+    """1 / x truncated: 1 and -1 keep their value, all else gives 0."""
+    unit = el.logical_or(el.eq(x, literal(1, x)), el.eq(el.abs_(x), literal(1, x)))
+    return el.select(unit, x, literal(0, x))
+
+
+def heaviside(x: Any, at_zero: Any) -> Any:
+    """0 below zero, 1 above, `at_zero` at zero; NaN stays."""
+    zero, one = literal(0, x), literal(1, x)
+    sided = el.select(el.gt(x, zero), one, el.select(el.lt(x, zero), zero, x))
+    return el.select(el.eq(x, zero), at_zero, sided)
+
+
+def logaddexp2(x: Any, y: Any) -> Any:
+    """log2(2**x + 2**y)"""
+    log2 = math.log(2)
+    return tr.times(tr.logaddexp(tr.times(x, log2), tr.times(y, log2)), 1 / log2)
+
+
+def spacing(x: Any) -> Any:
+    """Distance to the next number away from zero, with the sign of `x`."""
+    size = el.abs_(x)
+    gap = el.sub(el.nextafter(size, literal(math.inf, x)), size)
+    return el.copysign(gap, x)
+
+
+def modf(x: Any) -> tuple[Any, Any]:
+    """Fraction and integer part, both with the sign of `x`."""
+    whole = el.trunc(x)
+    finite = el.select(el.isinf(x), literal(0, x), el.sub(x, whole))
+    return el.copysign(finite, x), whole
+
+
+def divmod_(x: Any, y: Any) -> tuple[Any, Any]:
+    """Floor quotient and remainder."""
+    return el.floordiv(x, y), el.mod(x, y)
+
+
+def ldexp(x: Any, n: Any) -> Any:
+    """The product x * 2**n, in three steps so that no power overflows before its time."""
+    third = el.floordiv(n, literal(3, n))
+    last = el.sub(n, el.mul(third, literal(2, n)))
+    step, rest = (exact_power_of_two(k, x) for k in (third, last))
+    return el.mul(el.mul(el.mul(x, step), step), rest)
+
+
+def exact_power_of_two(n: Any, like: Any) -> Any:
+    """2**n in the dtype of `like`; n is limited to the exponents of normal numbers."""
+    dtype = aval_of(like).dtype
+    info = np.finfo(dtype)
+    bits = np.dtype(f"i{dtype.itemsize}")
+    n = convert(el.clamp(literal(info.minexp, n), n, literal(info.maxexp - 1, n)), bits)
+    shifted = el.shift_left(el.add(n, bits.type(1 - info.minexp)), bits.type(info.nmant))
+    return bitcast(shifted, dtype)
+
+
+def frexp(x: Any) -> tuple[Any, Any]:
+    """Mantissa in [1/2, 1) and exponent, int32."""
+    dtype = aval_of(x).dtype
+    info = np.finfo(dtype)
+    bits = np.dtype(f"i{dtype.itemsize}")
+    lift = info.nmant + 1
+    tiny = el.lt(el.abs_(x), literal(info.smallest_normal, x))
+    normal = el.mul(x, el.select(tiny, literal(2.0**lift, x), literal(1, x)))
+    field = el.shift_right(bitcast(normal, bits), bits.type(info.nmant))
+    field = el.bitwise_and(field, bits.type(2**info.nexp - 1))
+    exponent = convert(el.add(field, bits.type(info.minexp - 2)), np.dtype(np.int32))
+    exponent = el.sub(exponent, el.select(tiny, np.int32(lift), np.int32(0)))
+    odd = el.logical_or(el.logical_not(el.isfinite(x)), el.eq(x, literal(0, x)))
+    exponent = el.select(odd, np.int32(0), exponent)
+    return ldexp(x, el.neg(exponent)), exponent
+
+
+MAX_UNROLLED_POWER = 64
+
+
+def power(x: Any, y: Any) -> Any:
+    """x**y; a small integer constant `y` becomes `integer_pow`, which has no singular point."""
+    if isinstance(y, np.generic) and not is_complex(y.dtype):
+        value = y.item()
+        kind = kind_of(aval_of(x).dtype)
+        if kind == "i" and value < 0:
+            raise DtypeError(
+                "integers to negative integer powers are not allowed",
+                op="power",
+                operands=[str(aval_of(x))],
+                where=user_source() or None,
+                hint="convert the base to a floating dtype first",
+            )
+        if abs(value) <= MAX_UNROLLED_POWER and value == int(value):
+            return static_power(x, int(value))
+    return tr.power(x, y)
+
+
+def static_power(x: Any, n: int) -> Any:
+    """x**n for a known n."""
+    if n == 2:
+        return el.square(x)
+    if n == 1:
+        return copy_of(x)
+    return el.integer_pow(x, y=n)
+
+
+def bitwise_count(x: Any) -> Any:
+    """Number of ones in the absolute value, uint8."""
+    unsigned = aval_of(x).dtype.kind == "u"
+    return convert(el.population_count(x if unsigned else el.abs_(x)), np.dtype(np.uint8))
+
+
+def scaled(factor: float) -> Function:
+    """Multiplication by a constant."""
+    return lambda x: el.mul(x, literal(factor, x))
+
+
+# The rule of each ufunc, by NumPy's primary name; `logical` rules take operands of any dtype.
+RULES: dict[str, Function] = {
+    "add": by_kind("add", b=el.logical_or, ifc=el.add),
+    "subtract": by_kind("subtract", ifc=el.sub),
+    "multiply": by_kind("multiply", b=el.logical_and, ifc=el.mul),
+    "divide": by_kind("divide", fc=el.div),
+    "floor_divide": by_kind("floor_divide", **{"if": el.floordiv}),
+    "remainder": by_kind("remainder", **{"if": el.mod}),
+    "fmod": by_kind("fmod", **{"if": el.fmod}),
+    "divmod": by_kind("divmod", **{"if": divmod_}),
+    "power": by_kind("power", ifc=power),
+    "float_power": by_kind("float_power", fc=power),
+    "negative": by_kind("negative", ifc=el.neg),
+    "positive": by_kind("positive", ifc=copy_of),
+    "absolute": by_kind("absolute", b=copy_of, ifc=el.abs_),
+    "fabs": by_kind("fabs", f=el.abs_),
+    "sign": by_kind("sign", **{"if": el.sign, "c": complex_sign}),
+    "square": by_kind("square", ifc=el.square),
+    "reciprocal": by_kind("reciprocal", i=integer_reciprocal, fc=el.reciprocal),
+    "sqrt": tr.sqrt,
+    "cbrt": tr.cbrt,
+    "hypot": tr.hypot,
+    "exp": tr.exp,
+    "exp2": tr.exp2,
+    "expm1": tr.expm1,
+    "log": tr.log,
+    "log2": tr.log2,
+    "log10": tr.log10,
+    "log1p": tr.log1p,
+    "logaddexp": tr.logaddexp,
+    "logaddexp2": logaddexp2,
+    "sin": tr.sin,
+    "cos": tr.cos,
+    "tan": tr.tan,
+    "arcsin": tr.asin,
+    "arccos": tr.acos,
+    "arctan": tr.atan,
+    "arctan2": tr.atan2,
+    "sinh": tr.sinh,
+    "cosh": tr.cosh,
+    "tanh": tr.tanh,
+    "arcsinh": tr.asinh,
+    "arccosh": tr.acosh,
+    "arctanh": tr.atanh,
+    "degrees": scaled(180 / math.pi),
+    "rad2deg": scaled(180 / math.pi),
+    "radians": scaled(math.pi / 180),
+    "deg2rad": scaled(math.pi / 180),
+    "rint": by_kind("rint", f=el.rint),
+    "floor": by_kind("floor", bi=copy_of, f=el.floor),
+    "ceil": by_kind("ceil", bi=copy_of, f=el.ceil),
+    "trunc": by_kind("trunc", bi=copy_of, f=el.trunc),
+    "maximum": el.maximum,
+    "minimum": el.minimum,
+    "fmax": by_kind("fmax", bi=el.maximum, f=el.fmax),
+    "fmin": by_kind("fmin", bi=el.minimum, f=el.fmin),
+    "heaviside": heaviside,
+    "copysign": el.copysign,
+    "nextafter": el.nextafter,
+    "spacing": spacing,
+    "signbit": el.signbit,
+    "modf": modf,
+    "frexp": frexp,
+    "ldexp": ldexp,
+    "isnan": by_kind("isnan", bi=_false_like, f=el.isnan, c=of_parts(el.isnan, el.logical_or)),
+    "isinf": by_kind("isinf", bi=_false_like, f=el.isinf, c=of_parts(el.isinf, el.logical_or)),
+    "isfinite": by_kind(
+        "isfinite", bi=_true_like, f=el.isfinite, c=of_parts(el.isfinite, el.logical_and)
+    ),
+    "equal": el.eq,
+    "not_equal": el.ne,
+    "less": ordered("lt"),
+    "less_equal": ordered("le"),
+    "greater": ordered("gt"),
+    "greater_equal": ordered("ge"),
+    "logical_and": logical(el.logical_and),
+    "logical_or": logical(el.logical_or),
+    "logical_xor": logical(el.logical_xor),
+    "logical_not": logical(el.logical_not),
+    "bitwise_and": by_kind("bitwise_and", b=el.logical_and, i=el.bitwise_and),
+    "bitwise_or": by_kind("bitwise_or", b=el.logical_or, i=el.bitwise_or),
+    "bitwise_xor": by_kind("bitwise_xor", b=el.logical_xor, i=el.bitwise_xor),
+    "invert": by_kind("invert", b=el.logical_not, i=el.bitwise_not),
+    "left_shift": el.shift_left,
+    "right_shift": el.shift_right,
+    "bitwise_count": bitwise_count,
+    "gcd": el.gcd,
+    "lcm": el.lcm,
+    "conjugate": by_kind("conjugate", **{"if": copy_of, "c": el.conj}),
+}

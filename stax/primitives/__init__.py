@@ -1,0 +1,1 @@
+"""The rows of the primitives, one module per subject; importing a module registers its rows."""

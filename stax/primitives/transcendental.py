@@ -1,0 +1,251 @@
+"""Transcendental rows: roots, powers, exponentials, logarithms, trigonometry, hyperbolics.
+
+Input: nothing; importing registers the rows.  Output: rows and the functions that bind them.
+Derivatives keep their relative accuracy in the tails (`sigmoid'` and `tanh'` do not cancel), and a
+factor that can be infinite multiplies through `guarded_mul` or `guarded_div`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.dtypes import is_complex
+from stax.loops.ops import ops
+from stax.primitives.elementwise import (
+    add,
+    eq,
+    ge,
+    guarded_div,
+    guarded_mul,
+    mul,
+    neg,
+    select,
+    square,
+    sub,
+)
+from stax.primitives.families import binary, literal, unary
+
+
+def one(x: Any) -> Any:
+    """1 in the dtype of `x`."""
+    return literal(1, x)
+
+
+def times(x: Any, factor: float) -> Any:
+    """`x * factor` with the factor in the dtype of `x`."""
+    return mul(x, literal(factor, x))
+
+
+def _constant(value: float, x: Any) -> Any:
+    """A constant of a loop body, in the dtype of the loop value `x`."""
+    return ops.constant(value, ops.dtype_of(x))
+
+
+# -------------------------------------------------------------------------------- roots, powers
+
+
+def _rsqrt(x: Any) -> Any:
+    return np.reciprocal(np.sqrt(x))
+
+
+sqrt_p, sqrt = unary("sqrt", np.sqrt, lambda t, out, x: guarded_div(times(t, 0.5), out), weight=4.0)
+rsqrt_p, rsqrt = unary(
+    "rsqrt", _rsqrt, lambda t, out, x: guarded_mul(times(t, -0.5), mul(out, square(out))),
+    weight=5.0,
+)  # fmt: skip
+cbrt_p, cbrt = unary(
+    "cbrt",
+    np.cbrt,
+    lambda t, out, x: guarded_div(t, times(square(out), 3)),
+    accepts="f",
+    weight=10.0,
+)
+
+
+def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
+    flat = eq(y, literal(0, y))
+    factor = mul(y, power(x, select(flat, one(y), sub(y, one(y)))))
+    return guarded_mul(t, select(flat, literal(0, factor), factor))
+
+
+def _pow_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
+    # 0**y is flat in y > 0; log(1) stands in for log(0) there.
+    at_zero = eq(x, literal(0, x))
+    flat = at_zero if is_complex(aval_of(x).dtype) else _and(at_zero, ge(y, literal(0, y)))
+    return guarded_mul(t, mul(log(select(flat, one(x), x)), out))
+
+
+def _and(a: Any, b: Any) -> Any:
+    return select(a, b, np.False_)
+
+
+pow_p, power = binary("pow", np.power, _pow_base, _pow_exponent, accepts="ifc", weight=20.0)
+hypot_p, hypot = binary(
+    "hypot",
+    np.hypot,
+    lambda t, out, x, y: guarded_mul(t, _ratio(x, out)),
+    lambda t, out, x, y: guarded_mul(t, _ratio(y, out)),
+    accepts="f",
+    weight=6.0,
+)
+
+
+def _ratio(x: Any, size: Any) -> Any:
+    """The ratio x / size, and 0 where the size is 0."""
+    empty = eq(size, literal(0, size))
+    return guarded_div(x, select(empty, one(size), size))
+
+
+# --------------------------------------------------------------------- exponentials, logarithms
+
+exp_p, exp = unary("exp", np.exp, lambda t, out, x: guarded_mul(t, out), weight=10.0)
+exp2_p, exp2 = unary(
+    "exp2", np.exp2, lambda t, out, x: guarded_mul(t, times(out, math.log(2))), weight=10.0
+)
+expm1_p, expm1 = unary("expm1", np.expm1, lambda t, out, x: guarded_mul(t, exp(x)), weight=12.0)
+log_p, log = unary("log", np.log, lambda t, out, x: guarded_div(t, x), weight=10.0)
+log2_p, log2 = unary(
+    "log2", np.log2, lambda t, out, x: guarded_div(t, times(x, math.log(2))), weight=10.0
+)
+log10_p, log10 = unary(
+    "log10", np.log10, lambda t, out, x: guarded_div(t, times(x, math.log(10))), weight=10.0
+)
+log1p_p, log1p = unary(
+    "log1p", np.log1p, lambda t, out, x: guarded_div(t, add(x, one(x))), weight=12.0
+)
+
+
+def _sigmoid(x: Any) -> Any:
+    # One exponential of a negative number: no overflow, and accurate at both ends.
+    e = np.exp(-np.abs(x))
+    top = np.where(np.greater_equal(x, 0), np.asarray(e).dtype.type(1), e)
+    return np.true_divide(top, np.add(e, np.asarray(e).dtype.type(1)))
+
+
+def _sigmoid_any(x: Any) -> Any:
+    if np.iscomplexobj(x):
+        return np.reciprocal(np.add(np.exp(np.negative(x)), np.asarray(x).dtype.type(1)))
+    return _sigmoid(x)
+
+
+sigmoid_p, sigmoid = unary(
+    "sigmoid", _sigmoid_any, lambda t, out, x: mul(t, mul(out, sigmoid(neg(x)))), weight=12.0
+)
+
+
+def _slope_of_logaddexp(x: Any, y: Any) -> Any:
+    # Equal infinities count as a tie; their difference would be NaN.
+    tie = eq(x, y)
+    return sigmoid(sub(select(tie, literal(0, x), x), select(tie, literal(0, y), y)))
+
+
+logaddexp_p, logaddexp = binary(
+    "logaddexp",
+    np.logaddexp,
+    lambda t, out, x, y: mul(t, _slope_of_logaddexp(x, y)),
+    lambda t, out, x, y: mul(t, _slope_of_logaddexp(y, x)),
+    accepts="f",
+    weight=25.0,
+    scalar=lambda x, y: _scalar_logaddexp(x, y),
+)
+
+
+def _scalar_logaddexp(x: Any, y: Any) -> Any:
+    gap = ops.neg(ops.abs(ops.sub(x, y)))
+    tied = ops.add(x, _constant(math.log(2), x))
+    return ops.where(ops.eq(x, y), tied, ops.add(ops.max(x, y), ops.log1p(ops.exp(gap))))
+
+
+# ---------------------------------------------------------------------------------- trigonometry
+
+
+def _inverse_slope(x: Any) -> Any:
+    """sqrt(1 - x*x), without cancellation at 1."""
+    return sqrt(mul(sub(one(x), x), add(one(x), x)))
+
+
+def _plus_one_squared(x: Any) -> Any:
+    return add(square(x), one(x))
+
+
+def _root_plus_one(x: Any) -> Any:
+    """sqrt(1 + x*x), which does not overflow for a real x."""
+    return sqrt(_plus_one_squared(x)) if is_complex(aval_of(x).dtype) else hypot(x, one(x))
+
+
+sin_p, sin = unary("sin", np.sin, lambda t, out, x: mul(t, cos(x)), weight=15.0)
+cos_p, cos = unary("cos", np.cos, lambda t, out, x: neg(mul(t, sin(x))), weight=15.0)
+tan_p, tan = unary(
+    "tan", np.tan, lambda t, out, x: guarded_mul(t, _plus_one_squared(out)), weight=20.0
+)
+asin_p, asin = unary(
+    "asin", np.arcsin, lambda t, out, x: guarded_div(t, _inverse_slope(x)), weight=20.0
+)
+acos_p, acos = unary(
+    "acos", np.arccos, lambda t, out, x: neg(guarded_div(t, _inverse_slope(x))), weight=20.0
+)
+atan_p, atan = unary(
+    "atan", np.arctan, lambda t, out, x: guarded_div(t, _plus_one_squared(x)), weight=20.0
+)
+
+
+def _radius_squared(x: Any, y: Any) -> Any:
+    return add(square(x), square(y))
+
+
+atan2_p, atan2 = binary(
+    "atan2",
+    np.arctan2,
+    lambda t, out, y, x: guarded_mul(t, guarded_div(x, _radius_squared(x, y))),
+    lambda t, out, y, x: neg(guarded_mul(t, guarded_div(y, _radius_squared(x, y)))),
+    accepts="f",
+    weight=25.0,
+)
+
+# ------------------------------------------------------------------------------------ hyperbolics
+
+
+def _sech2(x: Any) -> Any:
+    if np.iscomplexobj(x):
+        return np.reciprocal(np.square(np.cosh(x)))
+    e = np.exp(np.multiply(np.abs(x), np.asarray(x).dtype.type(-2)))
+    four, unit = np.asarray(e).dtype.type(4), np.asarray(e).dtype.type(1)
+    return np.true_divide(np.multiply(four, e), np.square(np.add(e, unit)))
+
+
+def _scalar_sech2(x: Any) -> Any:
+    e = ops.exp(ops.mul(ops.abs(x), _constant(-2, x)))
+    below = ops.add(e, _constant(1, x))
+    return ops.div(ops.mul(_constant(4, x), e), ops.mul(below, below))
+
+
+sinh_p, sinh = unary("sinh", np.sinh, lambda t, out, x: guarded_mul(t, cosh(x)), weight=15.0)
+cosh_p, cosh = unary("cosh", np.cosh, lambda t, out, x: guarded_mul(t, sinh(x)), weight=15.0)
+tanh_p, tanh = unary("tanh", np.tanh, lambda t, out, x: mul(t, sech2(x)), weight=15.0)
+sech2_p, sech2 = unary(
+    "sech2",
+    _sech2,
+    lambda t, out, x: mul(t, times(mul(out, tanh(x)), -2)),
+    weight=15.0,
+    scalar=_scalar_sech2,
+)
+sech2.__doc__ = "1 / cosh(x)**2, the derivative of tanh, accurate where tanh is near 1."
+asinh_p, asinh = unary(
+    "asinh", np.arcsinh, lambda t, out, x: guarded_div(t, _root_plus_one(x)), weight=20.0
+)
+acosh_p, acosh = unary(
+    "acosh",
+    np.arccosh,
+    lambda t, out, x: guarded_div(t, mul(sqrt(sub(x, one(x))), sqrt(add(x, one(x))))),
+    weight=20.0,
+)
+atanh_p, atanh = unary(
+    "atanh",
+    np.arctanh,
+    lambda t, out, x: guarded_div(t, mul(sub(one(x), x), add(one(x), x))),
+    weight=20.0,
+)
