@@ -173,10 +173,8 @@ def _value(value: Any, indent: str, blobs: bool) -> str:
     if type(value) is list:
         return f"[{', '.join(_value(v, indent, blobs) for v in value)}]"
     if type(value) is dict:
-        pairs = (
-            f"{_value(k, indent, blobs)}: {_value(v, indent, blobs)}" for k, v in value.items()
-        )
-        return f"{{{', '.join(pairs)}}}"
+        texts = [(_value(k, indent, blobs), _value(v, indent, blobs)) for k, v in value.items()]
+        return f"{{{', '.join(f'{k}={v}' for k, v in texts)}}}"
     if type(value) is frozenset:
         return f"frozenset({', '.join(sorted(_value(v, indent, blobs) for v in value))})"
     if isinstance(value, slice):
@@ -533,7 +531,7 @@ class _Parser:
 
     def pair(self) -> tuple[Any, Any]:
         key = self.value()
-        self.expect(":")
+        self.expect("=")
         return key, self.value()
 
     def call(self) -> Any:
