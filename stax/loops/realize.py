@@ -120,10 +120,10 @@ def decide(node: TensorNode, readers: int, device: str, mode: str) -> str | None
     if node.depth > limits.depth:
         return f"inlined {node.depth} levels deep (limit {limits.depth})"
     several = readers > 1 and mode != "none"
-    if not several and node.weight <= limits.body and node.weight <= limits.body_buffers:
+    if not several and node.weight <= limits.body and node.reads <= limits.body_buffers:
         return None
     found = statistics(node)
-    node.weight = max(found.operations, found.reads, 1) if node.weight else 0
+    node.weight, node.reads = found.operations, found.reads
     if found.operations > limits.body:
         return f"{found.operations} operations (limit {limits.body} in one loop)"
     if len(found.buffers) > limits.body_buffers:

@@ -35,16 +35,18 @@ class View:
 class TensorNode(ABC):
     """A value of known shape and type.
 
-    ``depth`` counts the closures between this node and memory, ``weight`` bounds the number of
-    operations an element costs from above; both are what :mod:`stax.loops.realize` looks at first.
+    ``depth`` counts the closures between this node and memory; ``weight`` and ``reads`` bound from
+    above the operations and the reads that an element costs. :mod:`stax.loops.realize` looks at these
+    first, and tightens the two bounds when it has counted.
     """
 
-    __slots__ = ("depth", "dtype", "shape", "weight")
+    __slots__ = ("depth", "dtype", "reads", "shape", "weight")
 
     shape: Shape
     dtype: np.dtype
     depth: int
     weight: int
+    reads: int
 
     @abstractmethod
     def loader(self) -> Loader:
@@ -195,6 +197,7 @@ class BufferTensor(TensorNode):
         self.dtype = buffer.dtype
         self.depth = 0
         self.weight = 0
+        self.reads = 1
 
     @property
     def is_realized(self) -> bool:
@@ -237,12 +240,13 @@ class LoopTensor(TensorNode):
 
     __slots__ = ("data",)
 
-    def __init__(self, data: LoopNode, depth: int = 1, weight: int = 1) -> None:
+    def __init__(self, data: LoopNode, depth: int = 1, weight: int = 1, reads: int = 0) -> None:
         self.data = data
         self.shape = data.shape
         self.dtype = data.dtype
         self.depth = depth
         self.weight = weight
+        self.reads = reads
 
     @property
     def must_realize(self) -> bool:
@@ -285,6 +289,7 @@ class MappedTensor(TensorNode):
         self.dtype = base.dtype
         self.depth = base.depth + 1
         self.weight = base.weight
+        self.reads = base.reads
         self.data: Pointwise | None = None
 
     @property
@@ -334,11 +339,12 @@ class MappedTensor(TensorNode):
 
 def loop_tensor(data: LoopNode, inputs: Iterable[TensorNode]) -> LoopTensor:
     """The lazy tensor of ``data``, whose closure reads ``inputs``."""
-    depth, weight = 1, 1
+    depth, weight, reads = 1, 1, 0
     for node in inputs:
         depth = max(depth, node.depth + 1)
         weight += node.weight
-    return LoopTensor(data, depth, weight)
+        reads += node.reads
+    return LoopTensor(data, depth, weight, reads)
 
 
 def broadcast_shapes(shapes: Iterable[Shape]) -> Shape:
