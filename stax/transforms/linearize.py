@@ -135,6 +135,16 @@ class LinearizeTrace(Trace):
             STATE.trace = before
         return self.wrap(outs, out_tangents)
 
+    def process_known(
+        self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], outs: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """As `process`, with the results already at hand."""
+        primals, tangents, active = self.split(args)
+        if not active:
+            return self.wrap(outs, [None] * len(outs))
+        with use_trace(self.tangents):
+            return self.wrap(outs, rule_tangents(prim, primals, outs, tangents, params))
+
     def process_call(self, call: Any, args: Sequence[Any]) -> tuple[Any, ...]:
         """The results of a function that carries its own rule (see `transforms.calls`)."""
         primals, tangents, active = self.split(args)

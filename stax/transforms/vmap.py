@@ -58,7 +58,11 @@ class BatchTracer(Tracer):
 
 
 class BatchTrace(Trace):
-    """Interprets a primitive through its `batch` rule."""
+    """Interprets a primitive through its `batch` rule.
+
+    Rows of the families "call" (they carry a graph) and "collective" are given `size` and
+    `axis_name` beside their parameters, and return a tuple of results and one of axes.
+    """
 
     __slots__ = ("size", "axis_name")
     parent: Trace
@@ -97,11 +101,13 @@ class BatchTrace(Trace):
         before = STATE.trace
         parent = STATE.trace = self.parent
         try:
-            if prim.family == "collective" and params["axis_name"] == self.axis_name:
-                outs, out_dims = prim.batch(values, dims, size=self.size, **params)
-            elif not batched:
+            if not batched and not self.concerns(prim, params):
                 outs = parent.process(prim, values, params)
                 out_dims = [None] * len(outs)
+            elif prim.family in ("call", "collective"):
+                outs, out_dims = prim.batch(
+                    values, dims, size=self.size, axis_name=self.axis_name, **params
+                )
             else:
                 outs, out_dims = prim.batch(values, dims, **params)
                 if not prim.multi:
@@ -110,11 +116,15 @@ class BatchTrace(Trace):
             STATE.trace = before
         return tuple(BatchTracer(self, v, d) for v, d in zip(outs, out_dims, strict=True))
 
+    def concerns(self, prim: Primitive, params: dict[str, Any]) -> bool:
+        """True when `prim`, or a graph it carries, may refer to this axis by name."""
+        return self.axis_name is not None and prim.family in ("call", "collective")
+
     def process_call(self, call: Any, args: Sequence[Any]) -> tuple[Any, ...]:
         """The results of a function that carries its own rule (see `transforms.calls`)."""
         values, dims, batched = self.split(args)
         with use_trace(self.parent):
-            if batched:
+            if batched or self.axis_name is not None:
                 outs = call.batched(dims, self.size, self.axis_name).bind(values)
                 return tuple(BatchTracer(self, v, 0) for v in outs)
             return tuple(BatchTracer(self, v, None) for v in call.bind(values))

@@ -1,0 +1,293 @@
+"""Checkpointing: functions whose intermediate values are recomputed in the backward pass.
+
+Input: a function and a policy that says which intermediate values may be kept.  Output: the same
+function, staged as one `checkpoint` equation.  Its linearisation keeps the inputs (and what the
+policy allows); the recomputation is part of the tangent graph, in a region of its own, so it is
+evaluated when the backward pass first needs it and no pass merges it back into the forward pass.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stax.core.aval import Aval, aval_of
+from stax.core.graph import Graph, Var
+from stax.core.primitive import COMPOSED, Primitive, Recompute
+from stax.core.staging import frees_after, lift_constants, stage
+from stax.core.trace import EVAL, STATE, bind, bind1, tagged, use_trace
+from stax.errors import StaticArgumentError
+from stax.primitives.families_arrays import linear_shape_op
+from stax.pytree import PyTreeDef, tree_flatten, tree_unflatten
+from stax.transforms.arguments import check_leaves, name_of, normalized_argnums
+from stax.transforms.calls import eval_call, graph_avals, graph_cost, is_zero, transpose_call
+from stax.transforms.jvp import jvp_graph
+from stax.transforms.linearize import LinearizeTrace
+from stax.transforms.vmap import batch_graph
+
+Policy = Callable[..., bool]
+_regions = itertools.count(1)
+
+
+def _checkpoint_jvp(primals: Any, outs: Any, tangents: Any, /, **params: Any) -> Any:
+    nonzero = [not is_zero(t) for t in tangents]
+    graph, marks = jvp_graph(params["graph"], nonzero)
+    given = [t for t in tangents if not is_zero(t)]
+    found = bind(checkpoint_p, *primals, *given, graph=graph, policy=params["policy"])
+    rest = iter(found[len(marks) :])
+    return found[: len(marks)], [next(rest) if m else None for m in marks]
+
+
+def _checkpoint_batch(
+    args: Any, dims: Any, /, *, size: int, axis_name: Any, **params: Any
+) -> Any:
+    graph, out_dims = batch_graph(params["graph"], dims, size, axis_name)
+    return bind(checkpoint_p, *args, graph=graph, policy=params["policy"]), out_dims
+
+
+def _checkpoint_linearize(
+    trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    graph, policy = params["graph"], params["policy"]
+    saved = _saved_values(graph, policy)
+    forward = graph.replace(outputs=[*graph.outputs, *saved]) if saved else graph
+    results = bind(checkpoint_p, *primals, graph=forward, policy=policy)
+    count = len(graph.outputs)
+    known = dict(zip(saved, results[count:], strict=True))
+    staging = trace.tangents
+    inner = LinearizeTrace(staging, staging)
+    with use_trace(inner), tagged(region=next(_regions)):
+        outs = _rerun(inner, graph, inner.wrap(primals, tangents), known)
+        return results[:count], [inner.tangent_of(v) for v in outs]
+
+
+def _saved_values(graph: Graph, policy: Policy | None) -> list[Var]:
+    """The values of `graph` that the policy lets the forward pass keep."""
+    if policy is None:
+        return []
+    saved: list[Var] = []
+    for eqn in graph.eqns:
+        if eqn.prim.linearize is None and policy(
+            eqn.prim, *(a.aval for a in eqn.inputs), **eqn.params
+        ):
+            saved.extend(eqn.outputs)
+    return saved
+
+
+def _rerun(
+    trace: LinearizeTrace, graph: Graph, args: Sequence[Any], known: dict[Var, Any]
+) -> list[Any]:
+    """Linearise `graph`, taking the results of an equation from `known` where they are there."""
+    env: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
+    env.update(graph.constants)
+    frees = frees_after(graph)
+    region = STATE.region
+    before = STATE.source
+    try:
+        for k, eqn in enumerate(graph.eqns):
+            STATE.source = eqn.source or before
+            STATE.region = eqn.region or region
+            values = [env[a] if isinstance(a, Var) else a.value for a in eqn.inputs]
+            if eqn.outputs[0] in known:
+                outs = [known[v] for v in eqn.outputs]
+                results = trace.process_known(eqn.prim, values, eqn.params, outs)
+            else:
+                results = bind(eqn.prim, *values, **eqn.params)
+            env.update(zip(eqn.outputs, results, strict=True))
+            for var in frees[k]:
+                env.pop(var, None)
+    finally:
+        STATE.source, STATE.region = before, region
+    return [env[a] if isinstance(a, Var) else a.value for a in graph.outputs]
+
+
+checkpoint_p = Primitive(
+    "checkpoint",
+    family="call",
+    abstract_eval=graph_avals,
+    impl=eval_call,
+    jvp=_checkpoint_jvp,
+    transpose=transpose_call,
+    batch=_checkpoint_batch,
+    lower=COMPOSED,
+    cost=graph_cost,
+    recompute=Recompute.EXPENSIVE,
+    multi=True,
+    linearize=_checkpoint_linearize,
+    decompose=eval_call,
+)
+
+
+def checkpoint(
+    fun: Callable[..., Any],
+    *,
+    policy: Policy | None = None,
+    static_argnums: int | Sequence[int] = (),
+    prevent_cse: bool = True,
+    concrete: bool = False,
+) -> Callable[..., Any]:
+    """`fun`, keeping only its inputs for the backward pass and recomputing the rest there.
+
+    Args:
+      policy: says which results may be kept all the same; see `checkpoint_policies`.
+      static_argnums: arguments passed as they are, such as flags.
+      prevent_cse: accepted for compatibility; recomputations are never merged.
+      concrete: accepted for compatibility.
+
+    >>> f = checkpoint(lambda x: np.sin(np.sin(x)))
+    """
+    statics = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+
+    @functools.wraps(fun)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        if STATE.trace is EVAL:
+            return fun(*args, **kwargs)
+        static = set(normalized_argnums(statics, len(args), "checkpoint")) if statics else set()
+        dynamic = [k for k in range(len(args)) if k not in static]
+        leaves, treedef = tree_flatten((tuple(args[k] for k in dynamic), kwargs))
+        check_leaves(leaves, f"arguments of {name_of(fun)}")
+        trees: list[PyTreeDef] = []
+
+        def flat(*values: Any) -> list[Any]:
+            inner, inner_kwargs = tree_unflatten(treedef, values)
+            full = list(args)
+            for k, value in zip(dynamic, inner, strict=True):
+                full[k] = value
+            outs, tree = tree_flatten(fun(*full, **inner_kwargs))
+            check_leaves(outs, f"results of {name_of(fun)}")
+            trees.append(tree)
+            return outs
+
+        staged = stage(flat, [aval_of(v) for v in leaves], name=name_of(fun))
+        graph, consts = lift_constants(staged)
+        outs = bind(checkpoint_p, *consts, *leaves, graph=graph, policy=policy)
+        return tree_unflatten(trees[-1], outs)
+
+    return checkpointed
+
+
+remat = checkpoint
+
+
+def checkpoint_sequential(
+    functions: Sequence[Callable[..., Any]], segments: int, *args: Any
+) -> Any:
+    """The functions applied one after another, checkpointed in `segments` nearly equal parts.
+
+    With l functions at most `segments + ceil(l / segments)` states are kept, and every function
+    runs at most twice.  `args` go to the first function; each following one takes the result of
+    the one before it.
+    """
+    steps = list(functions)
+    if not 1 <= segments <= max(len(steps), 1):
+        raise StaticArgumentError(
+            f"checkpoint_sequential: segments={segments} for {len(steps)} functions"
+        )
+    bounds = [len(steps) * k // segments for k in range(segments + 1)]
+    state: tuple[Any, ...] = args
+    for start, stop in itertools.pairwise(bounds):
+        state = (checkpoint(_chain(steps[start:stop]))(*state),)
+    return state[0] if steps else (args[0] if len(args) == 1 else args)
+
+
+def _chain(steps: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    def segment(*args: Any) -> Any:
+        value = steps[0](*args)
+        for step in steps[1:]:
+            value = step(value)
+        return value
+
+    return segment
+
+
+# --- policies -----------------------------------------------------------------------------------
+
+
+def _name_aval(x: Aval, *, name: str) -> Aval:
+    return x
+
+
+name_p = linear_shape_op(
+    "name",
+    abstract_eval=_name_aval,
+    impl=lambda x, *, name: x,
+    transpose=lambda ct, aval, *, name: ct,
+    batch=lambda args, dims, /, *, name: (bind1(name_p, args[0], name=name), dims[0]),
+)
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """`x`, its leaves marked with a name that checkpoint policies refer to."""
+    leaves, treedef = tree_flatten(x)
+    if STATE.trace is EVAL:
+        return x
+    return tree_unflatten(treedef, [bind1(name_p, leaf, name=name) for leaf in leaves])
+
+
+class checkpoint_policies:
+    """Policies for `checkpoint`: `policy(primitive, *avals, **params)` is true for what is kept."""
+
+    @staticmethod
+    def everything_saveable(prim: Primitive, *avals: Aval, **params: Any) -> bool:
+        """Keep everything, as without checkpointing."""
+        return True
+
+    @staticmethod
+    def nothing_saveable(prim: Primitive, *avals: Aval, **params: Any) -> bool:
+        """Keep only the inputs."""
+        return False
+
+    @staticmethod
+    def dots_saveable(prim: Primitive, *avals: Aval, **params: Any) -> bool:
+        """Keep the results of contractions (matmul, einsum, ...)."""
+        return prim.family == "contraction"
+
+    checkpoint_dots = dots_saveable
+
+    @staticmethod
+    def dots_with_no_batch_dims_saveable(prim: Primitive, *avals: Aval, **params: Any) -> bool:
+        """Keep the results of contractions without batch dimensions."""
+        return prim.family == "contraction" and not params["dimension_numbers"][1][0]
+
+    checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+    @staticmethod
+    def save_only_these_names(*names: str) -> Policy:
+        """Keep the values marked with one of these names."""
+        chosen = frozenset(names)
+
+        def policy(prim: Primitive, *avals: Aval, **params: Any) -> bool:
+            return prim is name_p and params["name"] in chosen
+
+        return policy
+
+    @staticmethod
+    def save_any_names_but_these(*names: str) -> Policy:
+        """Keep the values marked with a name that is not one of these."""
+        excluded = frozenset(names)
+
+        def policy(prim: Primitive, *avals: Aval, **params: Any) -> bool:
+            return prim is name_p and params["name"] not in excluded
+
+        return policy
+
+    @staticmethod
+    def save_anything_except_these_names(*names: str) -> Policy:
+        """Keep everything but the values marked with one of these names."""
+        excluded = frozenset(names)
+
+        def policy(prim: Primitive, *avals: Aval, **params: Any) -> bool:
+            return prim is not name_p or params["name"] not in excluded
+
+        return policy
+
+    @staticmethod
+    def save_from_both_policies(first: Policy, second: Policy) -> Policy:
+        """Keep what either policy keeps."""
+
+        def policy(prim: Primitive, *avals: Aval, **params: Any) -> bool:
+            return first(prim, *avals, **params) or second(prim, *avals, **params)
+
+        return policy

@@ -1,0 +1,608 @@
+"""Functions with derivative rules of the user's: custom_jvp, custom_vjp, custom_gradient.
+
+Input: a function and its rule.  Output: a callable that every transformation differentiates by
+the rule: under jit, checkpoint and vmap, and again at second order, where the rule itself is
+differentiated.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stax.core.aval import Aval, aval_of
+from stax.core.graph import Graph
+from stax.core.primitive import COMPOSED, NONLINEAR, Primitive, Recompute, Zero
+from stax.core.staging import eval_graph, lift_constants, stage
+from stax.core.trace import STATE, bind, use_trace
+from stax.dtypes import float0
+from stax.errors import CustomDerivativeError, NonDifferentiableError
+from stax.primitives.elementwise import add
+from stax.primitives.views import move_axis, reduce_sum
+from stax.pytree import Partial, PyTreeDef, tree_flatten, tree_structure, tree_unflatten
+from stax.transforms.arguments import check_leaves, name_of
+from stax.transforms.calls import Call, call_rules, graph_avals, graph_cost, is_zero
+from stax.transforms.jvp import instantiate, jvp_flat
+from stax.transforms.linearize import LinearizeTrace, PartialTrace
+from stax.transforms.transpose import backward_pass
+from stax.transforms.vmap import batch_flat, to_axis
+
+Flat = Sequence[Any]
+
+
+class CustomJVPCall(Call):
+    """A call differentiated by `rule(primals, tangents) -> (results, tangents)`, all flat."""
+
+    __slots__ = ("rule",)
+
+    def __init__(self, fun: Callable[..., Flat], rule: Callable[[Flat, Flat], tuple[Flat, Flat]]) -> None:
+        super().__init__(fun)
+        self.rule = rule
+
+    def rule_params(self) -> dict[str, Any]:
+        """The rule, as parameters of an equation."""
+        return {"rule": self.rule}
+
+    def jvp(self, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
+        """Results and tangents by the rule."""
+        return self.rule(primals, [instantiate(t) for t in tangents])
+
+    def linearize(self, trace: LinearizeTrace, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
+        """Run the rule once: what depends on the tangents is recorded, the rest is computed."""
+        with use_trace(PartialTrace(trace)):
+            outs, out_tangents = self.rule(primals, [instantiate(t) for t in tangents])
+        # While a recomputation is recorded, its primal values are in the tangent graph too.
+        apart = trace.parent is not trace.tangents
+        if apart and any(trace.tangents.owns(v) for v in outs):
+            raise CustomDerivativeError(
+                "the primal result of a custom_jvp rule depends on the tangents",
+                hint="the rule must return (f(primals), tangent), the first free of tangents",
+            )
+        return outs, out_tangents
+
+    def batched(self, dims: Sequence[int | None], size: int, axis_name: Any) -> Call:
+        """The call for a whole batch, with the rule batched alike."""
+
+        def fun(*values: Any) -> list[Any]:
+            outs, places = batch_flat(self.fun, values, dims, size, axis_name)
+            return [to_axis(v, d, 0, size) for v, d in zip(outs, places, strict=True)]
+
+        def rule(primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
+            n = len(primals)
+
+            def both(*values: Any) -> list[Any]:
+                outs, out_tangents = self.rule(values[:n], values[n:])
+                return [*outs, *out_tangents]
+
+            found, places = batch_flat(both, [*primals, *tangents], [*dims, *dims], size, axis_name)
+            found = [to_axis(v, d, 0, size) for v, d in zip(found, places, strict=True)]
+            return found[: len(found) // 2], found[len(found) // 2 :]
+
+        return CustomJVPCall(fun, rule)
+
+
+CustomJVPCall.prim = Primitive(
+    "custom_jvp", lower=COMPOSED, recompute=Recompute.EXPENSIVE, **call_rules(CustomJVPCall)
+)
+
+
+class CustomVJPCall(Call):
+    """A call differentiated by `fwd(*primals) -> (results, residuals)` and
+    `bwd(residuals, cotangents) -> cotangents`, all flat."""
+
+    __slots__ = ("fwd", "bwd")
+
+    def __init__(
+        self,
+        fun: Callable[..., Flat],
+        fwd: Callable[..., tuple[Flat, Flat]],
+        bwd: Callable[[Flat, Flat], Flat],
+    ) -> None:
+        super().__init__(fun)
+        self.fwd = fwd
+        self.bwd = bwd
+
+    def rule_params(self) -> dict[str, Any]:
+        """The rule, as parameters of an equation."""
+        return {"fwd": self.fwd, "bwd": self.bwd}
+
+    def jvp(self, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
+        """Forward mode by transposing `bwd`, which is linear in the cotangents."""
+        outs, residuals, active, params = self._forward(primals, tangents)
+        return outs, bind(pullback_p, *residuals, *active, **params)
+
+    def linearize(self, trace: LinearizeTrace, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
+        """Run `fwd`; the tangents are an equation whose transpose is `bwd`."""
+        outs, residuals, active, params = self._forward(primals, tangents)
+        with use_trace(trace.tangents):
+            return outs, bind(pullback_p, *residuals, *active, **params)
+
+    def _forward(self, primals: Flat, tangents: Flat) -> tuple[Flat, Flat, Flat, dict[str, Any]]:
+        outs, residuals = self.fwd(*primals)
+        params = {
+            "bwd": self.bwd,
+            "residuals": len(residuals),
+            "mask": tuple(not is_zero(t) for t in tangents),
+            "in_avals": tuple(aval_of(p) for p in primals),
+            "out_avals": tuple(aval_of(v) for v in outs),
+        }
+        return outs, residuals, [t for t in tangents if not is_zero(t)], params
+
+    def batched(self, dims: Sequence[int | None], size: int, axis_name: Any) -> Call:
+        """The call for a whole batch, with both parts of the rule batched alike."""
+        places: list[int | None] = []
+
+        def fun(*values: Any) -> list[Any]:
+            outs, found = batch_flat(self.fun, values, dims, size, axis_name)
+            return [to_axis(v, d, 0, size) for v, d in zip(outs, found, strict=True)]
+
+        def fwd(*values: Any) -> tuple[Flat, Flat]:
+            count = 0
+
+            def both(*inner: Any) -> list[Any]:
+                nonlocal count
+                outs, residuals = self.fwd(*inner)
+                count = len(outs)
+                return [*outs, *residuals]
+
+            found, where = batch_flat(both, values, dims, size, axis_name)
+            places[:] = where[count:]
+            outs = [to_axis(v, d, 0, size) for v, d in zip(found[:count], where)]
+            return outs, found[count:]
+
+        def bwd(residuals: Flat, cotangents: Flat) -> Flat:
+            n = len(residuals)
+
+            def one(*values: Any) -> list[Any]:
+                return [_dense(c) for c in self.bwd(values[:n], values[n:])]
+
+            inner = [*places, *([0] * len(cotangents))]
+            found, where = batch_flat(one, [*residuals, *cotangents], inner, size, axis_name)
+            return [_gathered(c, d, want, size) for c, d, want in zip(found, where, dims)]
+
+        return CustomVJPCall(fun, fwd, bwd)
+
+
+def _dense(ct: Any) -> Any:
+    return instantiate(ct) if isinstance(ct, Zero) else ct
+
+
+def _gathered(ct: Any, have: int | None, want: int | None, size: int) -> Any:
+    """The cotangent of an argument batched at `want`; summed when the argument is not batched."""
+    if want is not None:
+        return to_axis(ct, have, want, size)
+    if aval_of(ct).dtype == float0:
+        return Zero(Aval(aval_of(ct).shape[(have is not None) :], float0))
+    return reduce_sum(to_axis(ct, have, 0, size), [0])
+
+
+CustomVJPCall.prim = Primitive(
+    "custom_vjp", lower=COMPOSED, recompute=Recompute.EXPENSIVE, **call_rules(CustomVJPCall)
+)
+
+
+# The derivative of a custom_vjp call: (residuals, tangents) -> tangents, known by its transpose.
+
+
+def _pullback_impl(*args: Any, bwd: Any, residuals: int, mask: Any, in_avals: Any, out_avals: Any) -> Any:
+    """Apply the derivative forwards, by transposing `bwd`."""
+    kept = args[:residuals]
+    ct_avals = [a.tangent() for a in out_avals]
+
+    def pull(*cts: Any) -> list[Any]:
+        found = bwd(kept, cts)
+        return [instantiate(c) for c, m in zip(found, mask, strict=True) if m]
+
+    graph, consts = lift_constants(stage(pull, ct_avals, name="bwd"))
+    linear = [False] * len(consts) + [True] * len(ct_avals)
+    try:
+        tangents = backward_pass(
+            graph, linear, [*consts, *([None] * len(ct_avals))], args[residuals:]
+        )
+    except NonDifferentiableError as error:
+        raise NonDifferentiableError(
+            "forward-mode differentiation of a custom_vjp function transposes its bwd rule, "
+            f"which must be linear in the cotangent: {error}",
+            hint="define the function with stax.custom_jvp, which serves both modes",
+        ) from None
+    return [instantiate(t) for t in tangents]
+
+
+def _pullback_jvp(primals: Any, outs: Any, tangents: Any, **params: Any) -> Any:
+    results, found = jvp_flat(lambda *a: _pullback_impl(*a, **params), primals, tangents)
+    return results, found
+
+
+def _pullback_linearize(trace: LinearizeTrace, primals: Any, tangents: Any, params: Any) -> Any:
+    with use_trace(trace):
+        results = _pullback_impl(*trace.wrap(primals, tangents), **params)
+    return [trace.primal_of(v) for v in results], [trace.tangent_of(v) for v in results]
+
+
+def _pullback_batch(args: Any, dims: Any, /, *, size: int, axis_name: Any, **params: Any) -> Any:
+    return batch_flat(lambda *a: _pullback_impl(*a, **params), args, dims, size, axis_name)
+
+
+def _pullback_transpose(
+    cts: Any, *args: Any, bwd: Any, residuals: int, mask: Any, in_avals: Any, out_avals: Any
+) -> Any:
+    found = bwd(args[:residuals], [instantiate(c) for c in cts])
+    return [*([None] * residuals), *(c for c, m in zip(found, mask, strict=True) if m)]
+
+
+pullback_p = Primitive(
+    "custom_vjp_pullback",
+    family="call",
+    abstract_eval=lambda *avals, out_avals, **params: tuple(a.tangent() for a in out_avals),
+    impl=_pullback_impl,
+    jvp=_pullback_jvp,
+    transpose=_pullback_transpose,
+    batch=_pullback_batch,
+    lower=COMPOSED,
+    cost=lambda in_avals, out_avals, params: sum(a.size for a in in_avals),
+    recompute=Recompute.EXPENSIVE,
+    multi=True,
+    linearize=_pullback_linearize,
+    decompose=_pullback_impl,
+)
+
+
+# --- the user's side ----------------------------------------------------------------------------
+
+
+class _Custom:
+    """What custom_jvp and custom_vjp share: which arguments are differentiated, and flattening."""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        nondiff_argnums: int | Sequence[int] = (),
+        nondiff_argnames: str | Sequence[str] = (),
+    ) -> None:
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        numbers = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else nondiff_argnums
+        names = (nondiff_argnames,) if isinstance(nondiff_argnames, str) else nondiff_argnames
+        self.nondiff = set(numbers)
+        try:
+            self.signature: inspect.Signature | None = inspect.signature(fun)
+        except (TypeError, ValueError):
+            self.signature = None
+        if names:
+            known = list(self.signature.parameters) if self.signature else []
+            for name in names:
+                if name not in known:
+                    raise CustomDerivativeError(f"{name_of(fun)} has no argument {name!r}")
+                self.nondiff.add(known.index(name))
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """All arguments by position, defaults filled in."""
+        if self.signature is None:
+            if kwargs:
+                raise CustomDerivativeError(
+                    f"{name_of(self.fun)} has no signature: pass its arguments by position"
+                )
+            return list(args)
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise CustomDerivativeError(f"{name_of(self.fun)}: {error}") from None
+        bound.apply_defaults()
+        if bound.kwargs:
+            raise CustomDerivativeError(
+                f"{name_of(self.fun)} has keyword-only arguments {sorted(bound.kwargs)}, which a "
+                "custom rule cannot take",
+                hint="make them positional, or close over them",
+            )
+        return list(bound.args)
+
+    def split(self, values: Sequence[Any]) -> tuple[list[Any], list[int], list[Any], PyTreeDef]:
+        """Non-differentiated arguments, positions and leaves of the others, their structure."""
+        nondiff = {k % len(values) if values else k for k in self.nondiff}
+        positions = [k for k in range(len(values)) if k not in nondiff]
+        leaves, treedef = tree_flatten(tuple(values[k] for k in positions))
+        check_leaves(leaves, f"arguments of {name_of(self.fun)}")
+        return [values[k] for k in sorted(nondiff) if k < len(values)], positions, leaves, treedef
+
+    def flat(
+        self,
+        values: Sequence[Any],
+        positions: Sequence[int],
+        treedef: PyTreeDef,
+        trees: list[PyTreeDef],
+        fun: Callable[..., Any] | None = None,
+    ) -> Callable[..., Any]:
+        """`fun` (the function itself by default) of the flat differentiated leaves."""
+        called = self.fun if fun is None else fun
+
+        def flat(*leaves: Any) -> list[Any]:
+            full = list(values)
+            for k, value in zip(positions, tree_unflatten(treedef, leaves), strict=True):
+                full[k] = value
+            outs, tree = tree_flatten(called(*full))
+            trees[:] = [tree]
+            return outs
+
+        return flat
+
+
+class custom_jvp(_Custom):
+    """A function whose derivative is the rule given to `defjvp`.
+
+    The rule is called as `rule(*nondiff_args, primals, tangents)` and returns
+    `(result, tangent)`; it serves forward and reverse mode.
+
+    >>> @custom_jvp
+    ... def f(x):
+    ...     return x**3
+    >>> @f.defjvp
+    ... def f_jvp(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return f(x), 3 * x**2 * t
+    """
+
+    rule: Callable[..., Any] | None = None
+
+    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Set the rule; returns it. Tangents of unperturbed arguments arrive as zeros."""
+        self.rule = jvp
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Set the rule from one function per argument, `jvp(tangent, result, *primals)`."""
+        if self.nondiff:
+            raise CustomDerivativeError("defjvps cannot be used with nondiff_argnums")
+
+        def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            out = self(*primals)
+            terms = [
+                j(t, out, *primals) for j, t in zip(jvps, tangents, strict=True) if j is not None
+            ]
+            total = instantiate(None, out) if not terms else terms[0]
+            for term in terms[1:]:
+                total = add(total, term)
+            return out, total
+
+        self.rule = rule
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        rule = self.rule
+        if rule is None:
+            raise CustomDerivativeError(
+                f"no JVP rule is defined for the custom_jvp function {name_of(self.fun)}",
+                hint="give it one with .defjvp",
+            )
+        values = self.positional(args, kwargs)
+        nondiff, positions, leaves, treedef = self.split(values)
+        trees: list[PyTreeDef] = []
+        name = name_of(self.fun)
+
+        def flat_rule(primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
+            result = rule(
+                *nondiff, tree_unflatten(treedef, primals), tree_unflatten(treedef, tangents)
+            )
+            if not isinstance(result, tuple | list) or len(result) != 2:
+                raise CustomDerivativeError(
+                    f"the JVP rule of {name} must return a pair (result, tangent), it returned "
+                    f"{type(result).__name__}"
+                )
+            outs, tree = tree_flatten(result[0])
+            found, tangent_tree = tree_flatten(result[1])
+            _check_rule(name, "tangent", outs, tree, found, tangent_tree)
+            trees[:] = [tree]
+            return outs, found
+
+        call = CustomJVPCall(self.flat(values, positions, treedef, trees), flat_rule)
+        return _unflattened(trees, call.bind(leaves))
+
+
+def _unflattened(trees: list[PyTreeDef], outs: Sequence[Any]) -> Any:
+    return tree_unflatten(trees[-1], outs)
+
+
+def _check_rule(
+    name: str, what: str, like: Flat, tree: PyTreeDef, found: Flat, found_tree: PyTreeDef
+) -> None:
+    if tree != found_tree:
+        raise CustomDerivativeError(
+            f"the rule of {name} returned {what}s of structure {found_tree!r}, expected {tree!r}"
+        )
+    for k, (value, primal) in enumerate(zip(found, like, strict=True)):
+        have, want = aval_of(value), aval_of(primal).tangent()
+        if have.shape != want.shape or (have.dtype != want.dtype and want.dtype != float0 and not have.weak):
+            raise CustomDerivativeError(
+                f"the rule of {name} returned a {what} of type {have} for leaf {k}, "
+                f"expected {want}"
+            )
+
+
+class custom_vjp(_Custom):
+    """A function whose reverse-mode derivative is the pair of rules given to `defvjp`.
+
+    `fwd(*args)` returns `(result, residuals)`; `bwd(*nondiff_args, residuals, cotangent)` returns
+    a tuple with one cotangent per differentiated argument (None for zero). Forward mode is had by
+    transposing `bwd`.
+
+    >>> @custom_vjp
+    ... def f(x):
+    ...     return x
+    >>> f.defvjp(lambda x: (x, None), lambda _, ct: (10.0 * ct,))
+    """
+
+    fwd: Callable[..., Any] | None = None
+    bwd: Callable[..., Any] | None = None
+
+    def defvjp(
+        self,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Set the rules."""
+        self.fwd = fwd
+        self.bwd = bwd
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        fwd, bwd = self.fwd, self.bwd
+        name = name_of(self.fun)
+        if fwd is None or bwd is None:
+            raise CustomDerivativeError(
+                f"no VJP rule is defined for the custom_vjp function {name}",
+                hint="give it one with .defvjp(fwd, bwd)",
+            )
+        values = self.positional(args, kwargs)
+        nondiff, positions, leaves, treedef = self.split(values)
+        trees: list[PyTreeDef] = []
+        residual_trees: list[PyTreeDef] = []
+
+        def flat_fwd(*primals: Any) -> tuple[Flat, Flat]:
+            full = list(values)
+            for k, value in zip(positions, tree_unflatten(treedef, primals), strict=True):
+                full[k] = value
+            result = fwd(*full)
+            if not isinstance(result, tuple | list) or len(result) != 2:
+                raise CustomDerivativeError(
+                    f"the fwd rule of {name} must return a pair (result, residuals), it returned "
+                    f"{type(result).__name__}"
+                )
+            outs, tree = tree_flatten(result[0])
+            residuals, residual_tree = tree_flatten(result[1])
+            check_leaves(residuals, f"residuals of {name}")
+            trees[:] = [tree]
+            residual_trees[:] = [residual_tree]
+            return outs, residuals
+
+        def flat_bwd(residuals: Flat, cotangents: Flat) -> Flat:
+            result = bwd(
+                *nondiff,
+                tree_unflatten(residual_trees[-1], residuals),
+                tree_unflatten(trees[-1], cotangents),
+            )
+            if isinstance(result, list):
+                result = tuple(result)
+            return _matched_cotangents(name, result, leaves, treedef)
+
+        call = CustomVJPCall(self.flat(values, positions, treedef, trees), flat_fwd, flat_bwd)
+        return _unflattened(trees, call.bind(leaves))
+
+
+def _matched_cotangents(name: str, result: Any, leaves: Flat, treedef: PyTreeDef) -> list[Any]:
+    """The flat cotangents a bwd rule returned; None stands for zeros of a whole argument."""
+    expected = treedef.children()
+    if not isinstance(result, tuple) or len(result) != len(expected):
+        got = f"{len(result)} entries" if isinstance(result, tuple) else type(result).__name__
+        raise CustomDerivativeError(
+            f"the bwd rule of {name} must return a tuple of {len(expected)} cotangents, one per "
+            f"differentiated argument; it returned {got}"
+        )
+    found: list[Any] = []
+    start = 0
+    for ct, tree in zip(result, expected, strict=True):
+        like = leaves[start : start + tree.num_leaves]
+        start += tree.num_leaves
+        if ct is None:
+            found.extend(Zero(aval_of(p).tangent()) for p in like)
+            continue
+        parts, have = tree_flatten(ct, is_leaf=lambda v: v is None)
+        if have != tree:
+            raise CustomDerivativeError(
+                f"the bwd rule of {name} returned a cotangent of structure "
+                f"{tree_structure(ct)!r}, expected {tree!r}"
+            )
+        for part, primal in zip(parts, like, strict=True):
+            want = aval_of(primal).tangent()
+            if part is None or want.dtype == float0:
+                found.append(Zero(want))
+                continue
+            got_aval = aval_of(part)
+            if got_aval.shape != want.shape:
+                raise CustomDerivativeError(
+                    f"the bwd rule of {name} returned a cotangent of type {got_aval}, "
+                    f"expected {want}"
+                )
+            found.append(part)
+    return found
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A function from one that returns `(result, pull)`; `pull(cotangent)` gives the gradients.
+
+    `pull` may close over values computed by `fun`.
+    """
+
+    @custom_vjp
+    @functools.wraps(fun)
+    def wrapped(*args: Any) -> Any:
+        return fun(*args)[0]
+
+    def fwd(*args: Any) -> Any:
+        out, pull = fun(*args)
+        example = tree_unflatten(tree_structure(out), [instantiate(None, v) for v in tree_flatten(out)[0]])
+        converted, consts = closure_convert(pull, example)
+        return out, Partial(converted, *consts)
+
+    def bwd(kept: Partial[Any], ct: Any) -> Any:
+        found = kept.func(ct, *kept.args)
+        return found if isinstance(found, tuple | list) else (found,)
+
+    wrapped.signature = None
+    wrapped.defvjp(fwd, bwd)
+    return wrapped
+
+
+def closure_convert(
+    fun: Callable[..., Any], *example_args: Any
+) -> tuple[Callable[..., Any], list[Any]]:
+    """`fun` with the traced values it closes over made explicit.
+
+    Returns `(converted, consts)` such that `converted(*args, *consts)` is `fun(*args)` and closes
+    over no traced value.
+    """
+    leaves, treedef = tree_flatten(example_args)
+    trees: list[PyTreeDef] = []
+
+    def flat(*values: Any) -> list[Any]:
+        outs, tree = tree_flatten(fun(*tree_unflatten(treedef, values)))
+        trees.append(tree)
+        return outs
+
+    staged = stage(flat, [aval_of(v) for v in leaves], name=name_of(fun))
+    graph, consts = lift_constants(staged)
+    return _Converted(graph, len(consts), treedef, trees[-1]), consts
+
+
+class _Converted:
+    """The closed function of `closure_convert`; equal ones compare equal, as pytrees need."""
+
+    def __init__(self, graph: Graph, count: int, in_tree: PyTreeDef, out_tree: PyTreeDef) -> None:
+        self.graph = graph
+        self.count = count
+        self.in_tree = in_tree
+        self.out_tree = out_tree
+
+    def __call__(self, *args: Any) -> Any:
+        n = len(args) - self.count
+        leaves, tree = tree_flatten(args[:n])
+        if tree != self.in_tree:
+            raise CustomDerivativeError(
+                f"closure_convert: called with {tree!r}, converted for {self.in_tree!r}"
+            )
+        return tree_unflatten(self.out_tree, eval_graph(self.graph, [*args[n:], *leaves]))
+
+
+__all__ = [
+    "CustomJVPCall",
+    "CustomVJPCall",
+    "closure_convert",
+    "custom_gradient",
+    "custom_jvp",
+    "custom_vjp",
+    "graph_avals",
+    "graph_cost",
+]
