@@ -1,1 +1,3 @@
 """The op-level IR: values, primitives, traces and graphs."""
+
+from stax.core import text as text  # registers the printer of graphs
