@@ -92,11 +92,30 @@ def of_parts(rule: Function, join: Function) -> Function:
     return lambda x: join(rule(el.real(x)), rule(el.imag(x)))
 
 
+complex_is_nan = of_parts(el.isnan, el.logical_or)
+
+
 def complex_sign(x: Any) -> Any:
     """The unit number x / |x|, and 0 at 0."""
     radius = el.abs_(x)
     radius = el.select(el.eq(radius, literal(0, radius)), literal(1, radius), radius)
     return el.div(x, convert(radius, aval_of(x).dtype))
+
+
+def complex_rint(x: Any) -> Any:
+    """Both parts rounded."""
+    return el.complex_(el.rint(el.real(x)), el.rint(el.imag(x)))
+
+
+def complex_extreme(better: str, skip_nan: bool) -> Function:
+    """Maximum (`ge`) or minimum (`le`) of complex numbers in lexicographic order."""
+    compare = ordered(better)
+
+    def rule(x: Any, y: Any) -> Any:
+        settles = complex_is_nan(y if skip_nan else x)
+        return el.select(el.logical_or(compare(x, y), settles), x, y)
+
+    return rule
 
 
 def integer_reciprocal(x: Any) -> Any:
@@ -165,7 +184,7 @@ def frexp(x: Any) -> tuple[Any, Any]:
     normal = el.mul(x, el.select(tiny, literal(2.0**lift, x), literal(1, x)))
     field = el.shift_right(bitcast(normal, bits), bits.type(info.nmant))
     field = el.bitwise_and(field, bits.type(2**info.nexp - 1))
-    exponent = convert(el.add(field, bits.type(info.minexp - 2)), np.dtype(np.int32))
+    exponent = convert(el.add(field, bits.type(info.minexp)), np.dtype(np.int32))
     exponent = el.sub(exponent, el.select(tiny, np.int32(lift), np.int32(0)))
     odd = el.logical_or(el.logical_not(el.isfinite(x)), el.eq(x, literal(0, x)))
     exponent = el.select(odd, np.int32(0), exponent)
@@ -261,14 +280,14 @@ RULES: dict[str, Function] = {
     "rad2deg": scaled(180 / math.pi),
     "radians": scaled(math.pi / 180),
     "deg2rad": scaled(math.pi / 180),
-    "rint": by_kind("rint", f=el.rint),
+    "rint": by_kind("rint", f=el.rint, c=complex_rint),
     "floor": by_kind("floor", bi=copy_of, f=el.floor),
     "ceil": by_kind("ceil", bi=copy_of, f=el.ceil),
     "trunc": by_kind("trunc", bi=copy_of, f=el.trunc),
-    "maximum": el.maximum,
-    "minimum": el.minimum,
-    "fmax": by_kind("fmax", bi=el.maximum, f=el.fmax),
-    "fmin": by_kind("fmin", bi=el.minimum, f=el.fmin),
+    "maximum": by_kind("maximum", bif=el.maximum, c=complex_extreme("ge", False)),
+    "minimum": by_kind("minimum", bif=el.minimum, c=complex_extreme("le", False)),
+    "fmax": by_kind("fmax", bi=el.maximum, f=el.fmax, c=complex_extreme("ge", True)),
+    "fmin": by_kind("fmin", bi=el.minimum, f=el.fmin, c=complex_extreme("le", True)),
     "heaviside": heaviside,
     "copysign": el.copysign,
     "nextafter": el.nextafter,
@@ -277,7 +296,7 @@ RULES: dict[str, Function] = {
     "modf": modf,
     "frexp": frexp,
     "ldexp": ldexp,
-    "isnan": by_kind("isnan", bi=_false_like, f=el.isnan, c=of_parts(el.isnan, el.logical_or)),
+    "isnan": by_kind("isnan", bi=_false_like, f=el.isnan, c=complex_is_nan),
     "isinf": by_kind("isinf", bi=_false_like, f=el.isinf, c=of_parts(el.isinf, el.logical_or)),
     "isfinite": by_kind(
         "isfinite", bi=_true_like, f=el.isfinite, c=of_parts(el.isfinite, el.logical_and)

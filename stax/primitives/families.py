@@ -224,7 +224,8 @@ def elementwise(
         check_operands(name, avals, accepts)
         shape = broadcast_shape(name, avals)
         if result is not None:
-            return Aval(shape, result(avals[0].dtype, **params))
+            dtype = result(avals[0].dtype, **params)
+            return Aval(shape, dtype, dtype != BOOL and all(a.weak for a in avals))
         return Aval(shape, avals[0].dtype, all(a.weak for a in avals))
 
     def partial_sum(

@@ -1,0 +1,5 @@
+"""`stax.lax`: functions close to the primitives, and structured control flow, under JAX's names."""
+
+from __future__ import annotations
+
+from stax.lax.elementwise import *  # noqa: F403 - its __all__ is the list of names

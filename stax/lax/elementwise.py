@@ -1,0 +1,343 @@
+"""`stax.lax`, elementwise part: functions close to the primitives, under JAX's names.
+
+Input: arrays, scalars or traced values.  Output: the elementwise result.  Operands are promoted as
+in `stax.numpy` and broadcast; what differs from NumPy is the meaning of some names: `div` and `rem`
+of integers truncate, `max` and `min` take two operands, `round` takes a rounding mode.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.trace import Tracer
+from stax.dtypes import is_integer
+from stax.errors import DtypeError
+from stax.numpy import ufuncs
+from stax.numpy.promotion import array_like, as_dtype, asarray_dtype, coerce, common_dtype
+from stax.numpy.ufunc_rules import RULES, static_power
+from stax.primitives import casts, special
+from stax.primitives import elementwise as el
+from stax.primitives import transcendental as tr
+from stax.primitives.families import literal
+from stax.pytree import tree_map
+
+__all__ = [
+    "RoundingMethod",
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitcast_convert_type",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "cbrt",
+    "ceil",
+    "clamp",
+    "complex",
+    "conj",
+    "convert_element_type",
+    "cos",
+    "cosh",
+    "digamma",
+    "div",
+    "dtype",
+    "eq",
+    "erf",
+    "erf_inv",
+    "erfc",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "ge",
+    "gt",
+    "imag",
+    "integer_pow",
+    "is_finite",
+    "le",
+    "lgamma",
+    "log",
+    "log1p",
+    "logistic",
+    "lt",
+    "max",
+    "min",
+    "mul",
+    "ne",
+    "neg",
+    "nextafter",
+    "polygamma",
+    "population_count",
+    "pow",
+    "real",
+    "reciprocal",
+    "reduce_precision",
+    "rem",
+    "round",
+    "rsqrt",
+    "select",
+    "select_n",
+    "shift_left",
+    "shift_right_arithmetic",
+    "shift_right_logical",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "stop_gradient",
+    "sub",
+    "tan",
+    "tanh",
+]
+
+Function = Callable[..., Any]
+
+
+def lifted(rule: Function, name: str, doc: str) -> Function:
+    """`rule` on promoted operands."""
+
+    def call(*operands: Any, **params: Any) -> Any:
+        values = [array_like(v, name) for v in operands]
+        return rule(*(coerce(*values) if len(values) > 1 else values), **params)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = doc
+    return call
+
+
+def floating(rule: Function, name: str, doc: str) -> Function:
+    """`rule` on operands promoted to a floating dtype."""
+
+    def call(*operands: Any) -> Any:
+        values = [array_like(v, name) for v in operands]
+        return rule(*as_floating(values))
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = doc
+    return call
+
+
+def as_floating(values: list[Any]) -> list[Any]:
+    """The values in one inexact dtype; integers become the float that NumPy's exp would give."""
+    values = coerce(*values)
+    dtype = aval_of(values[0]).dtype
+    if dtype.kind not in "biu":
+        return values
+    target = np.exp.resolve_dtypes((dtype, None))[1]
+    return [as_dtype(v, target) for v in values]
+
+
+abs = ufuncs.absolute
+acos = ufuncs.arccos
+acosh = ufuncs.arccosh
+add = ufuncs.add
+asin = ufuncs.arcsin
+asinh = ufuncs.arcsinh
+atan = ufuncs.arctan
+atan2 = ufuncs.arctan2
+atanh = ufuncs.arctanh
+bitwise_and = ufuncs.bitwise_and
+bitwise_not = ufuncs.invert
+bitwise_or = ufuncs.bitwise_or
+bitwise_xor = ufuncs.bitwise_xor
+cbrt = ufuncs.cbrt
+ceil = ufuncs.ceil
+conj = ufuncs.conjugate
+cos = ufuncs.cos
+cosh = ufuncs.cosh
+eq = ufuncs.equal
+exp = ufuncs.exp
+exp2 = ufuncs.exp2
+expm1 = ufuncs.expm1
+floor = ufuncs.floor
+ge = ufuncs.greater_equal
+gt = ufuncs.greater
+is_finite = ufuncs.isfinite
+le = ufuncs.less_equal
+log = ufuncs.log
+log1p = ufuncs.log1p
+lt = ufuncs.less
+max = ufuncs.maximum
+min = ufuncs.minimum
+mul = ufuncs.multiply
+ne = ufuncs.not_equal
+neg = ufuncs.negative
+nextafter = ufuncs.nextafter
+pow = ufuncs.power
+reciprocal = ufuncs.reciprocal
+shift_left = ufuncs.left_shift
+shift_right_arithmetic = ufuncs.right_shift
+sign = ufuncs.sign
+sin = ufuncs.sin
+sinh = ufuncs.sinh
+sqrt = ufuncs.sqrt
+square = ufuncs.square
+sub = ufuncs.subtract
+tan = ufuncs.tan
+tanh = ufuncs.tanh
+
+erf = floating(special.erf, "erf", "The error function.")
+erfc = floating(special.erfc, "erfc", "1 - erf(x), accurate where erf is near 1.")
+erf_inv = floating(special.erfinv, "erf_inv", "The inverse of `erf`.")
+lgamma = floating(special.lgamma, "lgamma", "The logarithm of |Gamma(x)|.")
+digamma = floating(special.digamma, "digamma", "The derivative of `lgamma`.")
+logistic = floating(tr.sigmoid, "logistic", "1 / (1 + exp(-x)).")
+rsqrt = floating(tr.rsqrt, "rsqrt", "1 / sqrt(x).")
+population_count = lifted(
+    el.population_count, "population_count", "Number of one bits, in the operand's dtype."
+)
+
+
+def polygamma(m: int, x: Any) -> Any:
+    """The derivative of order `m` of `digamma`; `m` is a Python integer."""
+    (value,) = as_floating([array_like(x, "polygamma")])
+    return special.digamma(value) if m == 0 else special.polygamma(value, n=int(m))
+
+
+def integer_pow(x: Any, y: int) -> Any:
+    """`x**y` for a Python integer `y`."""
+    x = array_like(x, "integer_pow")
+    if is_integer(aval_of(x).dtype) and y < 0:
+        raise DtypeError(
+            "integers to negative integer powers are not allowed", op="integer_pow", operands=[x]
+        )
+    return static_power(x, y)
+
+
+def div(x: Any, y: Any) -> Any:
+    """`x / y`; of integers, the quotient truncated towards zero."""
+    a, b = coerce(array_like(x, "div"), array_like(y, "div"))
+    if is_integer(aval_of(a).dtype):
+        return el.floordiv(el.sub(a, el.fmod(a, b)), b)
+    return RULES["divide"](a, b)
+
+
+def rem(x: Any, y: Any) -> Any:
+    """The remainder of truncated division; it has the sign of `x`."""
+    return ufuncs.fmod(x, y)
+
+
+def shift_right_logical(x: Any, y: Any) -> Any:
+    """`x` shifted right with zeros coming in from the left."""
+    a, b = coerce(array_like(x, "shift_right_logical"), array_like(y, "shift_right_logical"))
+    dtype = aval_of(a).dtype
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    shifted = el.shift_right(casts.bitcast(a, unsigned), casts.bitcast(b, unsigned))
+    return casts.bitcast(shifted, dtype)
+
+
+class RoundingMethod(enum.IntEnum):
+    """How `round` treats halves."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+def round(x: Any, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+    """The nearest integer; halves go away from zero, or to the even neighbour."""
+    (value,) = as_floating([array_like(x, "round")])
+    if rounding_method == RoundingMethod.TO_NEAREST_EVEN:
+        return el.rint(value)
+    size = el.abs_(value)
+    whole = el.floor(size)
+    up = el.ge(el.sub(size, whole), literal(0.5, size))
+    rounded = el.select(up, el.add(whole, literal(1, size)), whole)
+    return el.copysign(rounded, value)
+
+
+def real(x: Any) -> Any:
+    """The real part; a real value is itself."""
+    x = array_like(x, "real")
+    return el.real(x) if aval_of(x).dtype.kind == "c" else x
+
+
+def imag(x: Any) -> Any:
+    """The imaginary part; zero for a real value."""
+    x = array_like(x, "imag")
+    return el.imag(x) if aval_of(x).dtype.kind == "c" else el.mul(x, literal(0, x))
+
+
+def complex(x: Any, y: Any) -> Any:
+    """The complex number x + iy."""
+    a, b = coerce(array_like(x, "complex"), array_like(y, "complex"))
+    return el.complex_(a, b)
+
+
+def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+    """`on_true` where the Boolean `pred` holds, else `on_false`."""
+    a, b = coerce(array_like(on_true, "select"), array_like(on_false, "select"))
+    return el.select(array_like(pred, "select"), a, b)
+
+
+def select_n(which: Any, *cases: Any) -> Any:
+    """`cases[which]` elementwise; `which` is Boolean (two cases) or an integer."""
+    which = array_like(which, "select_n")
+    values = coerce(*[array_like(c, "select_n") for c in cases])
+    if aval_of(which).dtype.kind == "b":
+        return el.select(which, values[1], values[0]) if len(values) > 1 else values[0]
+    out = values[-1]
+    for k in range(len(values) - 2, -1, -1):
+        out = el.select(el.le(which, literal(k, which)), values[k], out)
+    return out
+
+
+def clamp(min: Any, x: Any, max: Any) -> Any:
+    """`x` limited to [min, max]; its gradient passes on the boundary."""
+    low, value, high = (array_like(v, "clamp") for v in (min, x, max))
+    dtype = common_dtype([low, value, high])
+    return el.clamp(*(as_dtype(v, dtype) for v in (low, value, high)))
+
+
+def convert_element_type(operand: Any, new_dtype: Any) -> Any:
+    """`operand` converted to `new_dtype`."""
+    return casts.convert(array_like(operand, "convert_element_type"), asarray_dtype(new_dtype))
+
+
+def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+    """The bits of `operand` read as another dtype of the same width."""
+    return casts.bitcast(array_like(operand, "bitcast_convert_type"), asarray_dtype(new_dtype))
+
+
+def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+    """`operand` rounded to the precision of a format with fewer bits, in its own dtype.
+
+    Formats that NumPy has (float16, bfloat16, float32) are supported.
+    """
+    formats = {(5, 10): np.float16, (8, 7): "bf16", (8, 23): np.float32, (11, 52): np.float64}
+    found = formats.get((exponent_bits, mantissa_bits))
+    x = array_like(operand, "reduce_precision")
+    if found is None:
+        raise DtypeError(
+            f"no format with {exponent_bits} exponent and {mantissa_bits} mantissa bits",
+            op="reduce_precision",
+            operands=[x],
+            hint=f"one of {sorted(formats)}",
+        )
+    return casts.convert(casts.convert(x, asarray_dtype(found)), aval_of(x).dtype)
+
+
+def stop_gradient(x: Any) -> Any:
+    """`x` (a pytree), constant to every derivative."""
+
+    def stop(leaf: Any) -> Any:
+        return casts.stop_gradient(leaf) if isinstance(leaf, Tracer) else leaf
+
+    return tree_map(stop, x)
+
+
+def dtype(x: Any) -> Any:
+    """The NumPy dtype of `x`."""
+    return aval_of(x).dtype
