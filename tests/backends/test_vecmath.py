@@ -284,7 +284,7 @@ def test_half_conversions_are_exact() -> None:
     np.testing.assert_array_equal(wide, codes.view(ml_dtypes.bfloat16).astype("f4"))
     rng = np.random.default_rng(3)
     x = rng.integers(0, 2**32, 200_000, np.uint64).astype(np.uint32).view("f4")
-    mid = codes[: 0x7C01].view(np.float16).astype("f4")
+    mid = codes[:0x7C01].view(np.float16).astype("f4")
     halfway = (mid[:-1] + mid[1:]) / 2
     x = np.concatenate([x, halfway, np.nextafter(halfway, np.float32(9)), (mid * 1.01)])
     x = x[~np.isnan(x)]

@@ -1,0 +1,658 @@
+"""One kernel as one C function.
+
+Input: a scheduled kernel, the dtypes of buffers and which of them are read outside it.  Output:
+the text of a static C function with its parameters, the workspace it needs and the bounds it
+checks.
+
+The rows of the kernel run in parallel; along a row each even stage is a vectorised loop and each
+odd stage scalar code.  Reductions over rows accumulate in one partial result for each block of
+rows; blocks are fixed by the shape alone and merged in order, so the bits do not depend on the
+number of threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from stax.backends.c.handler import (
+    INNER_DEPTH,
+    ROW_DEPTH,
+    CValue,
+    Emitter,
+    literal,
+    load_text,
+    store_text,
+)
+from stax.backends.c.reductions import SIMPLE, Accumulator, combine_lines, component_dtypes
+from stax.dtypes import DType
+from stax.loops.body import Instr
+from stax.loops.monoids import MONOIDS, Monoid
+from stax.loops.scalar_ops import SCALAR_OPS, c_type, compute_dtype, is_half, type_tag
+from stax.loops.symbolic import (
+    Expr,
+    Symbol,
+    affine_coefficients,
+    as_expr,
+    floordiv,
+    linearize,
+    mod,
+    symbol,
+)
+from stax.schedule.kernel import Kernel, Member, Role, row_major
+
+PARALLEL_NANOSECONDS = 30_000
+BLOCKS = 64
+FLAT_BLOCK = 16_384
+
+
+@dataclass
+class KernelSource:
+    """A kernel's function: `body` without its name, parameters in order, and what it needs."""
+
+    name: str
+    parameters: list[str]
+    written: set[str]
+    signature: str
+    body: str
+    checks: list[int]
+    workspace: int
+    parallel: bool
+    functions: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """Equal for kernels whose functions are the same text."""
+        return hashlib.sha256((self.signature + self.body).encode()).hexdigest()[:16]
+
+
+def emit_kernel(
+    kernel: Kernel,
+    dtypes: Mapping[str, DType],
+    escapes: Callable[[str], bool],
+) -> KernelSource:
+    """The C function of `kernel`; `escapes(buffer)` says whether others read what it writes."""
+    return _KernelEmitter(kernel, dtypes, escapes).run()
+
+
+class _BodyEmitter(Emitter):
+    """An emitter whose stores go to the kernel being emitted."""
+
+    owner: _KernelEmitter
+
+    def on_store(
+        self, buffer: str, index: Expr, mode: str, operands: list[CValue], depth: int
+    ) -> None:
+        self.owner.store(buffer, index, mode, operands, depth)
+
+
+@dataclass
+class _Reduction:
+    """A reduction being emitted."""
+
+    member: Member
+    position: int
+    monoid: Monoid
+    values: dict[int, CValue]
+    accumulator: Accumulator | None = None
+    partial: str = ""
+    names: list[str] = field(default_factory=list)
+    dtypes: tuple[DType, ...] = ()
+
+
+class _KernelEmitter:
+    def __init__(
+        self, kernel: Kernel, dtypes: Mapping[str, DType], escapes: Callable[[str], bool]
+    ) -> None:
+        self.kernel = kernel
+        self.dtypes = dtypes
+        self.escapes = escapes
+        self.serial = kernel.members[0].role is Role.SERIAL
+        space, split, indexes = _collapsed(kernel)
+        self.indexes = dict(zip(map(id, kernel.members), indexes, strict=True))
+        if split is None:
+            split = 0 if len(space) <= 1 else len(space) - 1
+            if self.serial:
+                split = len(space) - len(kernel.members[0].body.reduction_loops)
+        self.rows, self.along = space[:split], space[split:]
+        symbols = tuple(symbol(f"x{k}", 0, n - 1) for k, n in enumerate(space))
+        self.row_symbols, self.along_symbols = symbols[:split], symbols[split:]
+        depth = dict.fromkeys(self.row_symbols, ROW_DEPTH)
+        depth.update(dict.fromkeys(self.along_symbols, INNER_DEPTH))
+        self.parameters: list[str] = []
+        self.written: set[str] = set()
+        self._parameters(kernel)
+        pointers = {name: f"p{k}" for k, name in enumerate(self.parameters)}
+        self.emitter = _BodyEmitter(pointers, dtypes, depth)
+        self.emitter.owner = self
+        self.workspace = 0
+        self.block_lines: list[str] = []  # at the start of each block
+        self.block_end: list[str] = []
+        self.final: list[str] = []
+        self.present: Member | None = None
+        self.later: set[str] = self._read_later()
+
+    def _parameters(self, kernel: Kernel) -> None:
+        seen: dict[str, None] = {}
+        for member in kernel.members:
+            for access in member.body.reads:
+                if access.buffer not in kernel.writers or self.serial:
+                    seen.setdefault(access.buffer)
+            for name in member.writes:
+                if self.escapes(name) or self.serial:
+                    seen.setdefault(name)
+                    self.written.add(name)
+        self.parameters = list(seen)
+
+    def _read_later(self) -> set[str]:
+        """Values along the row that a later stage of the kernel reads."""
+        found = set()
+        for member in self.kernel.members:
+            for access in member.body.reads:
+                maker = self.kernel.writers.get(access.buffer)
+                if maker is not None and maker.role is Role.FULL and maker.stage < member.stage:
+                    found.add(access.buffer)
+        return found
+
+    # ---------------------------------------------------------------- the function
+
+    def run(self) -> KernelSource:
+        lines = self._serial() if self.serial else self._nest()
+        body = "\n".join(["    int bad = 0;", *("    " + s for s in lines), "    return bad;"])
+        arguments = [
+            f"{'' if n in self.written else 'const '}{c_type(self.dtypes[n])} *restrict p{k}"
+            for k, n in enumerate(self.parameters)
+        ]
+        signature = ", ".join([*arguments, "char *restrict work", "int threads"])
+        return KernelSource(
+            self.kernel.name,
+            self.parameters,
+            self.written,
+            signature,
+            body,
+            self.emitter.checks,
+            self.workspace,
+            self.parallel,
+        )
+
+    @property
+    def parallel(self) -> bool:
+        """Whether the kernel is worth more than one thread."""
+        cost = 0.0
+        for member in self.kernel.members:
+            one = 0.0
+            for i in member.body.instrs:
+                row = SCALAR_OPS.get(i.op)
+                one += (row.flops * 0.12) if row is not None else 0.15
+            points = math.prod(self.rows) if member.role is Role.OUTER else self.kernel.numel
+            cost += one * points
+        return cost > PARALLEL_NANOSECONDS
+
+    def _nest(self) -> list[str]:
+        blocked = any(m.role in (Role.COLUMN, Role.ALL) for m in self.kernel.members)
+        n_rows = math.prod(self.rows)
+        if not self.rows and blocked and self.along and self.along[0] > FLAT_BLOCK:
+            return self._flat_blocks()
+        self.blocks = 1
+        if blocked and self.rows:
+            self.blocks = min(BLOCKS, n_rows)
+        self._stages("")
+        row = self.emitter.row.lines
+        if not self.rows:
+            head = self.block_lines
+            return [*head, *row, *self.block_end, *self.final]
+        if not blocked:
+            return self._row_loops(row)
+        per_block = -(-n_rows // self.blocks)
+        self.blocks = -(-n_rows // per_block)
+        decode = self._decode("row")
+        lines = [
+            *self._pragma(collapse=0),
+            f"for (int64_t block = 0; block < {self.blocks}; block++) {{",
+            f"    int64_t last = (block + 1) * {per_block};",
+            f"    if (last > {n_rows}) last = {n_rows};",
+            *("    " + s for s in self.block_lines),
+            f"    for (int64_t row = block * {per_block}; row < last; row++) {{",
+            *("        " + s for s in (*decode, *row)),
+            "    }",
+            *("    " + s for s in self.block_end),
+            "}",
+            *self.final,
+        ]
+        return [s.replace("@BLOCKS@", str(self.blocks)) for s in lines]
+
+    def _flat_blocks(self) -> list[str]:
+        """A reduction of one long loop: blocks of fixed length, merged in order."""
+        n = self.along[0]
+        block = FLAT_BLOCK
+        while -(-n // block) > 4096:
+            block *= 2
+        self.blocks = -(-n // block)
+        self._stages("first", "last")
+        lines = [
+            *self._pragma(collapse=0),
+            f"for (int64_t block = 0; block < {self.blocks}; block++) {{",
+            f"    int64_t first = block * {block}, last = first + {block};",
+            f"    if (last > {n}) last = {n};",
+            *("    " + s for s in (*self.block_lines, *self.emitter.row.lines, *self.block_end)),
+            "}",
+            *self.final,
+        ]
+        return [s.replace("@BLOCKS@", str(self.blocks)) for s in lines]
+
+    def _pragma(self, collapse: int, simd: str = "") -> list[str]:
+        if not self.parallel:
+            return []
+        words = "#pragma omp parallel for num_threads(threads) if(parallel: threads > 1)"
+        words += " schedule(static)"
+        if collapse > 1:
+            words += f" collapse({collapse})"
+        if self.emitter.checks:
+            words += " reduction(|:bad)"
+        return [words + simd]
+
+    def _row_loops(self, row: list[str]) -> list[str]:
+        lines = self._pragma(collapse=len(self.rows))
+        for k, n in enumerate(self.rows):
+            name = self.row_symbols[k].name
+            lines.append(f"for (int64_t {name} = 0; {name} < {n}; {name}++)")
+        return [*lines, "{", *("    " + s for s in row), "}"]
+
+    def _decode(self, flat: str) -> list[str]:
+        """The row's coordinates from its number."""
+        lines = []
+        strides = row_major(self.rows)
+        for k, (n, stride) in enumerate(zip(self.rows, strides, strict=True)):
+            text = flat if stride == 1 else f"{flat} / {stride}"
+            if k:
+                text = f"({text}) % {n}"
+            lines.append(f"int64_t {self.row_symbols[k].name} = {text};")
+        return lines
+
+    # ---------------------------------------------------------------- stages
+
+    def _stages(self, first: str, last: str = "") -> None:
+        stages = sorted({m.stage for m in self.kernel.members})
+        top = max(stages) + 1
+        pending: list[_Reduction] = []
+        for stage in range(-1, top + 1):
+            members = [m for m in self.kernel.members if m.stage == stage]
+            if stage % 2 == 0:
+                if members:
+                    pending = self._loop(members, first, last)
+                continue
+            for found in pending:
+                self._finish_row(found)
+            pending = []
+            for member in members:
+                self._begin(member)
+                values: dict[int, CValue] = {}
+                body = member.body
+                self.emitter.emit(body.instrs, self._at(member), values, 0, len(body.instrs))
+        self._finish_blocks()
+
+    def _at(self, member: Member) -> tuple[Expr, ...]:
+        return self.indexes[id(member)]
+
+    def _begin(self, member: Member) -> None:
+        self.present = member
+        self.emitter.bound = {}
+
+    def _loop(self, members: list[Member], first: str, last: str) -> list[_Reduction]:
+        emitter = self.emitter
+        emitter.inner.lines, emitter.inner.known = [], {}
+        opened: list[_Reduction] = []
+        for member in members:
+            self._begin(member)
+            instrs = member.body.instrs
+            values: dict[int, CValue] = {}
+            stop = member.body.split_point
+            emitter.emit(instrs, self._at(member), values, 0, stop)
+            if stop < len(instrs):
+                opened.append(self._open(member, stop, values))
+        if not self.along:
+            emitter.row.lines.append("{")
+            emitter.row.lines.extend("    " + s for s in emitter.inner.lines)
+            emitter.row.lines.append("}")
+        else:
+            emitter.row.lines.extend(self._along_loops(opened, first, last))
+        for name in [n for n, m in self.kernel.writers.items() if m in members]:
+            if self.kernel.writers[name].role is Role.FULL:
+                emitter.forwarded.pop(name, None)
+        return opened
+
+    def _along_loops(self, opened: list[_Reduction], first: str, last: str) -> list[str]:
+        simd = all(r.monoid.name in SIMPLE for r in opened)
+        clauses: list[str] = []
+        for r in opened:
+            if r.accumulator is not None and simd:
+                clauses.extend(r.accumulator.clauses())
+        if any("bad |=" in s for s in self.emitter.inner.lines):
+            clauses.append("reduction(|:bad)")
+        lines: list[str] = []
+        for name, n in zip(self.along_symbols[:-1], self.along[:-1], strict=True):
+            lines.append(f"for (int64_t {name.name} = 0; {name.name} < {n}; {name.name}++)")
+        whole = not self.rows and not first and len(self.along) == 1
+        if simd:
+            pragma = "#pragma omp simd" + "".join(" " + c for c in clauses)
+            if whole and not clauses:
+                pragma = self._pragma(0)[0] if self.parallel else pragma
+                pragma = pragma.replace("parallel for", "parallel for simd")
+            lines.append(pragma)
+        name_text, n = self.along_symbols[-1].name, self.along[-1]
+        start, stop = first or "0", last or str(n)
+        lines.append(f"for (int64_t {name_text} = {start}; {name_text} < {stop}; {name_text}++) {{")
+        return [*lines, *("    " + s for s in self.emitter.inner.lines), "}"]
+
+    # ---------------------------------------------------------------- reductions
+
+    def _open(self, member: Member, position: int, values: dict[int, CValue]) -> _Reduction:
+        """Begin a reduction: its accumulator before the loop, its update inside."""
+        instr = member.body.instrs[position]
+        monoid = MONOIDS[instr.attrs[0]]
+        operands = [values[a] for a in instr.args]
+        found = _Reduction(member, position, monoid, values)
+        found.dtypes = component_dtypes(monoid, instr.dtype)
+        inner = self.emitter.inner.lines
+        if member.role is Role.COLUMN:
+            self._open_column(found, operands)
+            return found
+        accumulator = Accumulator(monoid, instr.dtype, self.emitter)
+        found.accumulator = accumulator
+        if member.role is Role.ALL:
+            self.block_lines.extend(accumulator.declare())
+            found.names = accumulator.names
+            self.all_reductions.append(found)
+        else:
+            self.emitter.row.lines.extend(accumulator.declare())
+        inner.extend(accumulator.update(operands))
+        return found
+
+    @property
+    def all_reductions(self) -> list[_Reduction]:
+        """Reductions that end with the blocks."""
+        if not hasattr(self, "_all"):
+            self._all: list[_Reduction] = []
+        return self._all
+
+    def _open_column(self, found: _Reduction, operands: list[CValue]) -> None:
+        n = math.prod(self.along)
+        position = self._along_position()
+        lvalues = []
+        for dtype, identity in zip(
+            found.dtypes, found.monoid.identity(found.dtypes[0]), strict=True
+        ):
+            pointer = self.emitter.fresh("c")
+            offset = self._take(n * dtype.itemsize * BLOCKS)
+            ct = c_type(dtype)
+            found.names.append(pointer)
+            self.block_lines.append(
+                f"{ct} *restrict {pointer} = ({ct} *)(work + {offset}) + block * {n};"
+            )
+            start = literal(identity, dtype)
+            self.block_lines.append(f"for (int64_t k = 0; k < {n}; k++) {pointer}[k] = {start};")
+            lvalues.append(f"{pointer}[{position}]")
+            found.partial += f"{offset} "
+        texts = [v.text for v in operands]
+        self.emitter.inner.lines.extend(
+            combine_lines(found.monoid, found.dtypes, lvalues, texts, self.emitter)
+        )
+        self.all_reductions.append(found)
+
+    def _along_position(self) -> str:
+        flat = linearize([as_expr(s) for s in self.along_symbols], row_major(self.along))
+        return self.emitter.index_text(flat)
+
+    def _take(self, nbytes: int) -> int:
+        offset = self.workspace
+        self.workspace += -(-nbytes // 64) * 64
+        return offset
+
+    def _finish_row(self, found: _Reduction) -> None:
+        """After the loop: the results of a reduction along the row."""
+        if found.member.role is not Role.ROW:
+            return
+        assert found.accumulator is not None
+        self.emitter.row.lines.extend(found.accumulator.finish())
+        self._after(found, found.accumulator.values(ROW_DEPTH))
+
+    def _after(self, found: _Reduction, components: list[CValue]) -> None:
+        """The instructions behind a reduction: projection, conversion, store."""
+        self._begin(found.member)
+        instrs = found.member.body.instrs
+        values: dict[int, CValue] = {}
+        for n in range(found.position, len(instrs)):
+            instr: Instr = instrs[n]
+            if instr.op == "project":
+                values[n] = components[instr.attrs[0]]
+            elif instr.op != "reduction":
+                self.emitter.emit(instrs, self._at(found.member), values, n, n + 1)
+
+    def _finish_blocks(self) -> None:
+        """After all rows: merge the blocks of column and whole reductions."""
+        emitter = self.emitter
+        for found in self.all_reductions:
+            if found.accumulator is None:
+                self._finish_column(found)
+                continue
+            accumulator = found.accumulator
+            self.block_end.extend(accumulator.finish())
+            if self.blocks > 1:
+                arrays = []
+                for name, dtype in zip(found.names, found.dtypes, strict=True):
+                    offset = self._take(dtype.itemsize * self.blocks)
+                    array = f"(({c_type(dtype)} *)(work + {offset}))"
+                    self.block_end.append(f"{array}[block] = {name};")
+                    arrays.append(array)
+                totals = [emitter.fresh("t") for _ in arrays]
+                for total, array, dtype in zip(totals, arrays, found.dtypes, strict=True):
+                    self.final.append(f"{c_type(dtype)} {total} = {array}[0];")
+                merge = combine_lines(
+                    found.monoid, found.dtypes, totals, [f"{a}[k]" for a in arrays], emitter
+                )
+                self.final.append(f"for (int64_t k = 1; k < @BLOCKS@; k++) {{ {' '.join(merge)} }}")
+            else:
+                totals = found.names
+            emitter.row.lines, kept = [], emitter.row.lines
+            values = [CValue(t, d, 0) for t, d in zip(totals, found.dtypes, strict=True)]
+            self._after(found, values)
+            self.final.extend(emitter.row.lines)
+            emitter.row.lines = kept
+
+    def _finish_column(self, found: _Reduction) -> None:
+        emitter = self.emitter
+        n = math.prod(self.along)
+        arrays = []
+        for name, dtype, offset in zip(
+            found.names, found.dtypes, found.partial.split(), strict=True
+        ):
+            ct = c_type(dtype)
+            self.final.append(f"{ct} *restrict f{name} = ({ct} *)(work + {offset});")
+            arrays.append(f"f{name}")
+        merge = combine_lines(
+            found.monoid,
+            found.dtypes,
+            [f"{a}[k]" for a in arrays],
+            [f"{a}[b * {n} + k]" for a in arrays],
+            emitter,
+        )
+        simd = ["#pragma omp simd"] if found.monoid.name in SIMPLE else []
+        self.final += [
+            "for (int64_t b = 1; b < @BLOCKS@; b++) {",
+            *("    " + s for s in simd),
+            f"    for (int64_t k = 0; k < {n}; k++) {{ {' '.join(merge)} }}",
+            "}",
+        ]
+        emitter.inner.lines, emitter.inner.known = [], {}
+        position = self._along_position()
+        values = [
+            CValue(f"{a}[{position}]", d, INNER_DEPTH)
+            for a, d in zip(arrays, found.dtypes, strict=True)
+        ]
+        self._after(found, values)
+        loops = [
+            f"for (int64_t {s.name} = 0; {s.name} < {m}; {s.name}++)"
+            for s, m in zip(self.along_symbols, self.along, strict=True)
+        ]
+        self.final += [*loops, "{", *("    " + s for s in emitter.inner.lines), "}"]
+
+    # ---------------------------------------------------------------- stores
+
+    def store(
+        self, buffer: str, index: Expr, mode: str, operands: list[CValue], depth: int
+    ) -> None:
+        """Write an element, and let readers in the same loop take it from its C variable."""
+        member = self.present
+        assert member is not None
+        emitter = self.emitter
+        dtype = self.dtypes[buffer]
+        value = operands[0]
+        if self.serial:
+            self._serial_store(buffer, index, mode, operands, dtype)
+            return
+        full = member.role in (Role.FULL, Role.COLUMN)
+        scope = emitter.inner if full else emitter.row
+        if is_half(dtype):
+            stored = store_text(value, dtype)
+            name = emitter.fresh("h")
+            scope.lines.append(f"{c_type(dtype)} {name} = {stored};")
+            stored = name
+            back = CValue(
+                f"stax_{type_tag(dtype)}_to_f32({name})",
+                compute_dtype(dtype),
+                INNER_DEPTH if full else ROW_DEPTH,
+            )
+            value = emitter.define(("stored", name), back.text, compute_dtype(dtype), back.depth)
+        else:
+            stored = value.text
+        if self.escapes(buffer):
+            position = emitter.index_text(index)
+            scope.lines.append(f"{emitter.pointers[buffer]}[{position}] = {stored};")
+        if member.role in (Role.COLUMN, Role.ALL):
+            return
+        emitter.forwarded[buffer] = value
+        if member.role is Role.FULL and buffer in self.later and not self.escapes(buffer):
+            array = emitter.fresh("s")
+            n = math.prod(self.along)
+            ct = c_type(compute_dtype(dtype))
+            self.emitter.row.lines.append(f"{ct} {array}[{n}] __attribute__((aligned(64)));")
+            kept = f"{array}[{self._along_position()}]"
+            scope.lines.append(f"{kept} = {value.text};")
+            emitter.scratch[buffer] = kept
+
+    # ---------------------------------------------------------------- scans and scatters
+
+    def _serial(self) -> list[str]:
+        member = self.kernel.members[0]
+        body = member.body
+        self._begin(member)
+        self.blocks = 1
+        emitter = self.emitter
+        values: dict[int, CValue] = {}
+        place = next((n for n, i in enumerate(body.instrs) if i.op == "scan"), None)
+        if place is None:
+            emitter.emit(body.instrs, self._at(member), values, 0, len(body.instrs))
+            lines = [
+                f"for (int64_t {s.name} = 0; {s.name} < {n}; {s.name}++)"
+                for s, n in zip(
+                    (*self.row_symbols, *self.along_symbols),
+                    (*self.rows, *self.along),
+                    strict=True,
+                )
+            ]
+            inner = [*emitter.row.lines, *emitter.inner.lines]
+            return [*lines, "{", *("    " + s for s in inner), "}"]
+        instr = body.instrs[place]
+        monoid = MONOIDS[instr.attrs[0]]
+        emitter.emit(body.instrs, self._at(member), values, 0, place)
+        accumulator = Accumulator(monoid, instr.dtype, emitter)
+        operands = [values[a] for a in instr.args]
+        right = [v.text for v in operands]
+        emitter.inner.lines.extend(
+            combine_lines(monoid, accumulator.dtypes, accumulator.names, right, emitter)
+        )
+        for n in range(place + 1, len(body.instrs)):
+            if body.instrs[n].op == "project":
+                name = accumulator.names[body.instrs[n].attrs[0]]
+                values[n] = CValue(name, body.instrs[n].dtype, INNER_DEPTH)
+            else:
+                emitter.emit(body.instrs, self._at(member), values, n, n + 1)
+        name, extent = self.along_symbols[-1].name, self.along[-1]
+        header = f"for (int64_t {name} = 0; {name} < {extent}; {name}++) {{"
+        if instr.attrs[1]:
+            header = f"for (int64_t {name} = {extent - 1}; {name} >= 0; {name}--) {{"
+        declared = [s for s in accumulator.declare() if not s.startswith("int n")]
+        row = [
+            *emitter.row.lines,
+            *declared,
+            header,
+            *("    " + s for s in emitter.inner.lines),
+            "}",
+        ]
+        return self._row_loops(row) if self.rows else row
+
+    def _serial_store(
+        self, buffer: str, index: Expr, mode: str, operands: list[CValue], dtype: DType
+    ) -> None:
+        emitter = self.emitter
+        target = f"{emitter.pointers[buffer]}[{emitter.index_text(index)}]"
+        value = operands[0]
+        if mode != "set":
+            compute = compute_dtype(dtype)
+            old = load_text(emitter.pointers[buffer], emitter.index_text(index), dtype)
+            monoid = {"add": "sum", "mul": "prod"}.get(mode, mode)
+            text = SIMPLE[monoid].combine.format(a=old, b=value.text, t=type_tag(compute))
+            if compute.kind == "b":
+                text = f"({old} {'|' if mode in ('add', 'max') else '&'} {value.text})"
+            value = CValue(text, compute, INNER_DEPTH)
+        line = f"{target} = {store_text(value, dtype)};"
+        if len(operands) > 1:
+            line = f"if ({operands[1].text}) {line}"
+        emitter.inner.lines.append(line)
+
+
+def _collapsed(
+    kernel: Kernel,
+) -> tuple[tuple[int, ...], int | None, list[tuple[Expr, ...]]]:
+    """The kernel's space with adjacent loops merged where every index allows it (Prop. 6.3)."""
+    space, split = list(kernel.space), kernel.split
+    indexes = [list(m.indexes) for m in kernel.members]
+    symbols: list[Symbol] = list(kernel.symbols)
+    if kernel.members[0].role is Role.SERIAL:
+        return tuple(space), split, [tuple(e) for e in indexes]
+    k = len(space) - 2
+    while k >= 0:
+        if split is not None and k == split - 1:
+            k -= 1
+            continue
+        a, b, extent = symbols[k], symbols[k + 1], space[k + 1]
+        if _mergeable(indexes, a, b, extent):
+            merged = symbol(f"m{len(space)}_{k}", 0, space[k] * extent - 1)
+            mapping = {
+                a: floordiv(as_expr(merged), as_expr(extent)),
+                b: mod(as_expr(merged), as_expr(extent)),
+            }
+            indexes = [[e.substitute(mapping) for e in own] for own in indexes]
+            space[k : k + 2] = [space[k] * extent]
+            symbols[k : k + 2] = [merged]
+            if split is not None and k + 1 < split:
+                split -= 1
+        k -= 1
+    final = {
+        s: as_expr(symbol(f"x{n}", 0, extent - 1))
+        for n, (s, extent) in enumerate(zip(symbols, space, strict=True))
+    }
+    return tuple(space), split, [tuple(e.substitute(final) for e in own) for own in indexes]
+
+
+def _mergeable(indexes: list[list[Expr]], a: Symbol, b: Symbol, extent: int) -> bool:
+    for own in indexes:
+        for e in own:
+            if a not in e.symbols and b not in e.symbols:
+                continue
+            found = affine_coefficients(e, (a, b))
+            if found is None or found[a] != extent * found[b]:
+                return False
+    return True

@@ -1,0 +1,331 @@
+"""Matrix products from C: the BLAS inside NumPy, found and called through function pointers.
+
+Input: nothing, or the element types a program multiplies. Output: the addresses of the cblas
+functions in the library that NumPy itself loaded (or another one on the system), and C text of
+`stax_gemm_<type>` wrappers. A wrapper computes C = op(A) op(B) + beta C on row-major matrices, and
+chooses: straight loops for small sizes (constant sizes unroll), a row- or column-wise kernel for
+vectors (its sums do not depend on the number of threads), BLAS otherwise, and blocked C loops
+where there is no BLAS. The pointers are bound once per library through `stax_bind_blas`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["BLAS_TYPES", "Blas", "find_blas", "gemm_source"]
+
+# Position in the pointer table of each type's gemm; the last entry is set_num_threads.
+BLAS_TYPES: dict[str, tuple[str, int]] = {
+    "f32": ("s", 0),
+    "f64": ("d", 1),
+    "c64": ("c", 2),
+    "c128": ("z", 3),
+}
+_VECTORS = {"sgemv": 4, "dgemv": 5}
+_SET_THREADS = 6
+_TABLE_LENGTH = 7
+_C_TYPES = {
+    "f32": "float",
+    "f64": "double",
+    "c64": "float _Complex",
+    "c128": "double _Complex",
+    **{f"{s}{b}": f"{p}{b}_t" for s, p in (("i", "int"), ("u", "uint")) for b in (8, 16, 32, 64)},
+}
+# (prefix, suffix, bits of an integer argument)
+_NAMINGS = (
+    ("scipy_", "64_", 64),
+    ("scipy_", "", 32),
+    ("", "64_", 64),
+    ("", "_64", 64),
+    ("", "", 32),
+)
+
+
+@dataclass(frozen=True)
+class Blas:
+    """A BLAS: where it is, its integers' width, and the pointer table for `stax_bind_blas`."""
+
+    path: str
+    integer_bits: int
+    table: tuple[int, ...]
+    handle: ctypes.CDLL
+    set_threads_name: str
+
+    def address(self, name: str) -> int:
+        """Return the address of `sgemm`, `dgemm`, `cgemm`, `zgemm`, `sgemv` or `dgemv`."""
+        slots = {f"{letter}gemm": slot for letter, slot in BLAS_TYPES.values()} | _VECTORS
+        return self.table[slots[name]]
+
+    def pointer_table(self) -> ctypes.Array[ctypes.c_void_p]:
+        """Return the table as a C array; keep it alive while bound."""
+        return (ctypes.c_void_p * _TABLE_LENGTH)(*self.table)
+
+    def set_num_threads(self, count: int) -> None:
+        """Set the number of threads of the library, for NumPy's own products too."""
+        if self.set_threads_name:
+            getattr(self.handle, self.set_threads_name)(ctypes.c_int(count))
+
+
+def _libraries() -> Iterator[str]:
+    """Yield the files a BLAS may be in, NumPy's own first."""
+    package = Path(np.__file__).parent
+    folders = [package.parent / "numpy.libs", package / ".dylibs", package / ".libs"]
+    for module in ("scipy_openblas64", "scipy_openblas32"):
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.origin:
+            folders.append(Path(spec.origin).parent / "lib")
+    folders += [package.parent / "scipy.libs", package.parent / "scipy" / ".dylibs"]
+    for folder in folders:
+        if folder.is_dir():
+            for path in sorted(folder.iterdir()):
+                if "openblas" in path.name and {".so", ".dylib"} & set(path.suffixes):
+                    yield str(path)
+    if sys.platform == "darwin":
+        yield "/System/Library/Frameworks/Accelerate.framework/Accelerate"
+        names = ["libopenblas.dylib", "libcblas.3.dylib"]
+    else:
+        names = ["libopenblas.so.0", "libcblas.so.3", "libblas.so.3"]
+    for name in names:
+        local = Path(sys.prefix) / "lib" / name
+        if local.exists():
+            yield str(local)
+    yield from names
+
+
+def _address(handle: ctypes.CDLL, name: str) -> int:
+    try:
+        return ctypes.cast(getattr(handle, name), ctypes.c_void_p).value or 0
+    except AttributeError:
+        return 0
+
+
+def _open(path: str) -> Blas | None:
+    try:
+        handle = ctypes.CDLL(path)
+    except OSError:
+        return None
+    for prefix, suffix, bits in _NAMINGS:
+        table = [0] * _TABLE_LENGTH
+        for letter, slot in BLAS_TYPES.values():
+            table[slot] = _address(handle, f"{prefix}cblas_{letter}gemm{suffix}")
+        for name, slot in _VECTORS.items():
+            table[slot] = _address(handle, f"{prefix}cblas_{name}{suffix}")
+        if not all(table[:_SET_THREADS]):
+            continue
+        threads = f"{prefix}openblas_set_num_threads{suffix}"
+        table[_SET_THREADS] = _address(handle, threads)
+        name = threads if table[_SET_THREADS] else ""
+        return Blas(path, bits, tuple(table), handle, name)
+    return None
+
+
+@functools.cache
+def find_blas() -> Blas | None:
+    """Return the BLAS to call, the one NumPy uses where it can be found; None without any."""
+    for path in _libraries():
+        blas = _open(path)
+        if blas is not None:
+            return blas
+    return None
+
+
+_TABLE_SOURCE = """\
+typedef %(integer)s stax_blas_int;
+static void *const *stax_blas;
+void stax_bind_blas(void *const *table) { stax_blas = table; }
+#define STAX_MULTIPLY_ADD(x, y, z) ((z) + (x) * (y))
+"""
+
+# Plain loops: row-major, A is M x K (K x M when ta), B is K x N (N x K when tb).
+_LOOPS = """\
+STAX_INLINE void stax_gemm_small_@t(int ta, int tb, int64_t m, int64_t n, int64_t k,
+        const @ct *restrict a, int64_t lda, const @ct *restrict b, int64_t ldb, int accumulate,
+        @ct *restrict c, int64_t ldc) {
+    for (int64_t i = 0; i < m; i++) {
+        if (tb) {
+            for (int64_t j = 0; j < n; j++) {
+                @ct sum = 0;
+                for (int64_t p = 0; p < k; p++)
+                    sum = @fma(a[ta ? p * lda + i : i * lda + p], b[j * ldb + p], sum);
+                c[i * ldc + j] = accumulate ? c[i * ldc + j] + sum : sum;
+            }
+        } else {
+            @ct *restrict row = c + i * ldc;
+            if (!accumulate)
+                for (int64_t j = 0; j < n; j++) row[j] = 0;
+            for (int64_t p = 0; p < k; p++) {
+                @ct x = a[ta ? p * lda + i : i * lda + p];
+                const @ct *restrict other = b + p * ldb;
+#pragma omp simd
+                for (int64_t j = 0; j < n; j++) row[j] = @fma(x, other[j], row[j]);
+            }
+        }
+    }
+}
+"""
+
+_BLOCKED = """\
+static void stax_gemm_blocked_@t(int ta, int tb, int64_t m, int64_t n, int64_t k,
+        const @ct *restrict a, int64_t lda, const @ct *restrict b, int64_t ldb, int accumulate,
+        @ct *restrict c, int64_t ldc) {
+#pragma omp parallel for if (parallel : m * n * k > 2000000)
+    for (int64_t i0 = 0; i0 < m; i0 += 32) {
+        @ct pack[64 * 64];
+        int64_t mi = m - i0 < 32 ? m - i0 : 32;
+        if (!accumulate)
+            for (int64_t i = 0; i < mi; i++)
+                for (int64_t j = 0; j < n; j++) c[(i0 + i) * ldc + j] = 0;
+        for (int64_t p0 = 0; p0 < k; p0 += 64) {
+            int64_t kp = k - p0 < 64 ? k - p0 : 64;
+            for (int64_t j0 = 0; j0 < n; j0 += 64) {
+                int64_t nj = n - j0 < 64 ? n - j0 : 64;
+                for (int64_t p = 0; p < kp; p++)
+                    for (int64_t j = 0; j < nj; j++)
+                        pack[p * 64 + j] = tb ? b[(j0 + j) * ldb + p0 + p]
+                                              : b[(p0 + p) * ldb + j0 + j];
+                stax_gemm_small_@t(ta, 0, mi, nj, kp,
+                    ta ? a + p0 * lda + i0 : a + i0 * lda + p0, lda, pack, 64, 1,
+                    c + i0 * ldc + j0, ldc);
+            }
+        }
+    }
+}
+"""
+
+# y = op(A) x for a row-major A; each output is one fixed sum, whatever the number of threads.
+_VECTOR = """\
+static void stax_gemv_@t(int trans, int64_t rows, int64_t columns, const @ct *restrict a,
+        int64_t lda, const @ct *restrict x, int64_t dx, int accumulate, @ct *restrict y,
+        int64_t dy) {
+    if (!trans && dx == 1) {
+#pragma omp parallel for if (parallel : rows * columns > 200000)
+        for (int64_t i = 0; i < rows; i++) {
+            const @ct *restrict row = a + i * lda;
+            @ct lanes[32] = {0};
+            int64_t j = 0;
+            for (; j + 32 <= columns; j += 32) {
+#pragma omp simd
+                for (int l = 0; l < 32; l++) lanes[l] = @fma(row[j + l], x[j + l], lanes[l]);
+            }
+            for (; j < columns; j++) lanes[j & 31] = @fma(row[j], x[j], lanes[j & 31]);
+            for (int width = 16; width; width >>= 1)
+                for (int l = 0; l < width; l++) lanes[l] += lanes[l + width];
+            y[i * dy] = accumulate ? y[i * dy] + lanes[0] : lanes[0];
+        }
+    } else if (trans && dy == 1) {
+#pragma omp parallel for if (parallel : rows * columns > 200000)
+        for (int64_t j0 = 0; j0 < columns; j0 += 256) {
+            int64_t n = columns - j0 < 256 ? columns - j0 : 256;
+            @ct *restrict out = y + j0;
+            if (!accumulate)
+                for (int64_t j = 0; j < n; j++) out[j] = 0;
+            for (int64_t i = 0; i < rows; i++) {
+                @ct s = x[i * dx];
+                const @ct *restrict row = a + i * lda + j0;
+#pragma omp simd
+                for (int64_t j = 0; j < n; j++) out[j] = @fma(s, row[j], out[j]);
+            }
+        }
+    } else {
+        int64_t outer = trans ? columns : rows, inner = trans ? rows : columns;
+        for (int64_t i = 0; i < outer; i++) {
+            @ct sum = 0;
+            for (int64_t j = 0; j < inner; j++)
+                sum = @fma(a[trans ? j * lda + i : i * lda + j], x[j * dx], sum);
+            y[i * dy] = accumulate ? y[i * dy] + sum : sum;
+        }
+    }
+}
+"""
+
+_CHOICE = """\
+// C = op(A) op(B), added to C when accumulate is not 0
+STAX_INLINE void stax_gemm_@t(int ta, int tb, int64_t m, int64_t n, int64_t k, const @ct *a,
+        int64_t lda, const @ct *b, int64_t ldb, int accumulate, @ct *c, int64_t ldc) {
+    if (m <= 16 && n <= 16 && k <= 16)
+        stax_gemm_small_@t(ta, tb, m, n, k, a, lda, b, ldb, accumulate, c, ldc);
+    else if (n == 1)
+        stax_gemv_@t(ta, ta ? k : m, ta ? m : k, a, lda, b, tb ? 1 : ldb, accumulate, c, ldc);
+    else if (m == 1)
+        stax_gemv_@t(!tb, tb ? n : k, tb ? k : n, b, ldb, a, ta ? lda : 1, accumulate, c, 1);
+    else
+        stax_gemm_large_@t(ta, tb, m, n, k, a, lda, b, ldb, accumulate, c, ldc);
+}
+// the same for `batch` products; a stride of 0 repeats a matrix
+static void stax_gemm_batch_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
+        const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
+        int accumulate, @ct *c, int64_t ldc, int64_t sc) {
+    if (m <= 16 && n <= 16 && k <= 16) {
+#pragma omp parallel for if (parallel : batch * m * n * k > 100000)
+        for (int64_t i = 0; i < batch; i++)
+            stax_gemm_small_@t(ta, tb, m, n, k, a + i * sa, lda, b + i * sb, ldb, accumulate,
+                               c + i * sc, ldc);
+    } else {
+        for (int64_t i = 0; i < batch; i++)
+            stax_gemm_@t(ta, tb, m, n, k, a + i * sa, lda, b + i * sb, ldb, accumulate,
+                         c + i * sc, ldc);
+    }
+}
+"""
+
+_LARGE_BLAS = """\
+static void stax_gemm_large_@t(int ta, int tb, int64_t m, int64_t n, int64_t k, const @ct *a,
+        int64_t lda, const @ct *b, int64_t ldb, int accumulate, @ct *c, int64_t ldc) {
+    typedef void (*function)(int, int, int, stax_blas_int, stax_blas_int, stax_blas_int, @scalar,
+        const @ct *, stax_blas_int, const @ct *, stax_blas_int, @scalar, @ct *, stax_blas_int);
+    if (!stax_blas || k == 0) {
+        stax_gemm_blocked_@t(ta, tb, m, n, k, a, lda, b, ldb, accumulate, c, ldc);
+        return;
+    }
+    @ct one = 1, beta = accumulate ? 1 : 0;
+    ((function)stax_blas[@slot])(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, @one, a, lda, b,
+        ldb, @beta, c, ldc);
+}
+"""
+
+_LARGE_LOOPS = """\
+static void stax_gemm_large_@t(int ta, int tb, int64_t m, int64_t n, int64_t k, const @ct *a,
+        int64_t lda, const @ct *b, int64_t ldb, int accumulate, @ct *c, int64_t ldc) {
+    stax_gemm_blocked_@t(ta, tb, m, n, k, a, lda, b, ldb, accumulate, c, ldc);
+}
+"""
+
+
+def gemm_source(types: Iterable[str]) -> str:
+    """Return C text that defines `stax_gemm_<t>` and `stax_gemm_batch_<t>` for the types named.
+
+    Types are f32, f64, c64, c128 and i8 to u64. The text needs `vecmath.PREAMBLE` before it and
+    exports `stax_bind_blas(void *const *table)`, to be called once with `Blas.pointer_table()`
+    (or left uncalled, for loops in C). All matrices are row-major; `ta`, `tb` say that a matrix
+    is stored transposed; `lda`, `ldb`, `ldc` are row lengths in memory, in elements.
+    """
+    blas = find_blas()
+    wide = blas is None or blas.integer_bits == 64
+    parts = [_TABLE_SOURCE % {"integer": "int64_t" if wide else "int32_t"}]
+    for tag in dict.fromkeys(types):
+        large = _LARGE_LOOPS
+        values = {"ct": _C_TYPES[tag], "t": tag, "fma": "STAX_MULTIPLY_ADD"}
+        if tag in ("f32", "f64"):
+            values["fma"] = "__builtin_fmaf" if tag == "f32" else "__builtin_fma"
+        if tag in BLAS_TYPES:
+            large = _LARGE_BLAS
+            real = tag.startswith("f")
+            values |= {
+                "slot": str(BLAS_TYPES[tag][1]),
+                "scalar": values["ct"] if real else "const void *",
+                "one": "one" if real else "&one",
+                "beta": "beta" if real else "&beta",
+            }
+        text = _LOOPS + _BLOCKED + _VECTOR + large + _CHOICE
+        for name in sorted(values, key=len, reverse=True):
+            text = text.replace(f"@{name}", values[name])
+        parts.append(text)
+    return "".join(parts)
