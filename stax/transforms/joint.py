@@ -18,15 +18,10 @@ from stax.core.staging import StagingTrace
 from stax.core.trace import STATE, use_trace
 from stax.dtypes import is_inexact
 from stax.pytree import PyTreeDef, tree_flatten
-from stax.transforms.arguments import (
-    FlatFunction,
-    check_leaves,
-    leaf_names,
-    name_of,
-    normalized_argnums,
-)
+from stax.transforms.arguments import FlatFunction, leaf_names, name_of, normalized_argnums
 from stax.transforms.budget import within_budget
 from stax.transforms.grad import pull_back
+from stax.transforms.inspect import abstract_leaf
 from stax.transforms.linearize import linearize_flat
 from stax.transforms.partition import Partition, PartitionOptions, live_equations, partition
 from stax.transforms.phases import Split, split_joint
@@ -122,7 +117,7 @@ def joint_graph(
     def build(*args: Any, **kwargs: Any) -> JointGraph:
         numbers = normalized_argnums(argnums, len(args), "joint_graph")
         leaves, _ = tree_flatten(args)
-        check_leaves(leaves, "arguments of joint_graph")
+        avals = [abstract_leaf(leaf) for leaf in leaves]
         names = leaf_names(f, args, {})
         fun = FlatFunction(f, args, kwargs, range(len(args)))
         marks: list[bool] = []
@@ -130,9 +125,7 @@ def joint_graph(
             marks += [k in numbers] * treedef.num_leaves
 
         staging = StagingTrace(STATE.trace)
-        inputs = [
-            staging.new_input(aval_of(leaf), name) for leaf, name in zip(leaves, names, strict=True)
-        ]
+        inputs = [staging.new_input(a, n) for a, n in zip(avals, names, strict=True)]
         before = STATE.source, STATE.phase, STATE.region
         try:
             STATE.source, STATE.phase, STATE.region = None, "forward", 0
@@ -144,7 +137,7 @@ def joint_graph(
                     staging.new_input(aval_of(out).strong(), label.format(k)) if mark else None
                     for k, (out, mark) in enumerate(zip(linear.outs, wanted, strict=True))
                 ]
-                gradients = pull_back(linear, upstream, [t.aval for t in inputs])
+                gradients = pull_back(linear, upstream, avals)
                 asked = [g for g, mark in zip(gradients, marks, strict=True) if mark]
                 tangents = [t for t in upstream if t is not None]
                 graph = staging.graph([*inputs, *tangents], [*linear.outs, *asked], name_of(f))
