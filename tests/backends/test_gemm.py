@@ -20,7 +20,7 @@ TYPES = {"f32": "f4", "f64": "f8", "c64": "c8", "c128": "c16", "i32": "i4", "u8"
 
 @functools.cache
 def _library(with_blas: bool) -> ctypes.CDLL:
-    source = vecmath.PREAMBLE + gemm.gemm_source(TYPES)
+    source = vecmath.PREAMBLE + gemm.gemm_source(TYPES, use_blas=with_blas)
     for tag in TYPES:
         c = gemm._C_TYPES[tag]
         source += (
@@ -28,7 +28,6 @@ def _library(with_blas: bool) -> ctypes.CDLL:
             f"  stax_gemm_batch_{tag}(s[0], s[1], s[2], s[3], s[4], s[5], a, s[6], s[7], b, s[8],"
             f" s[9], s[10], c, s[11], s[12]);\n}}\n"
         )
-    source += f"// {'bound' if with_blas else 'loops'}\n"
     toolchain = find_toolchain()
     assert toolchain is not None
     handle = toolchain.load(source).handle

@@ -281,8 +281,8 @@ static void stax_gemm_large_@t(int ta, int tb, int64_t m, int64_t n, int64_t k, 
         int64_t lda, const @ct *b, int64_t ldb, int accumulate, @ct *c, int64_t ldc) {
     typedef void (*function)(int, int, int, stax_blas_int, stax_blas_int, stax_blas_int, @scalar,
         const @ct *, stax_blas_int, const @ct *, stax_blas_int, @scalar, @ct *, stax_blas_int);
-    if (!stax_blas || k == 0) {
-        stax_gemm_blocked_@t(ta, tb, m, n, k, a, lda, b, ldb, accumulate, c, ldc);
+    if (k == 0) {
+        stax_gemm_small_@t(0, 0, m, n, 0, a, lda, b, ldb, accumulate, c, ldc);
         return;
     }
     @ct one = 1, beta = accumulate ? 1 : 0;
@@ -299,23 +299,23 @@ static void stax_gemm_large_@t(int ta, int tb, int64_t m, int64_t n, int64_t k, 
 """
 
 
-def gemm_source(types: Iterable[str]) -> str:
+def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
     """Return C text that defines `stax_gemm_<t>` and `stax_gemm_batch_<t>` for the types named.
 
     Types are f32, f64, c64, c128 and i8 to u64. The text needs `vecmath.PREAMBLE` before it and
     exports `stax_bind_blas(void *const *table)`, to be called once with `Blas.pointer_table()`
-    (or left uncalled, for loops in C). All matrices are row-major; `ta`, `tb` say that a matrix
+    before the first product; without a BLAS, or with `use_blas` off, the call is harmless. All matrices are row-major; `ta`, `tb` say that a matrix
     is stored transposed; `lda`, `ldb`, `ldc` are row lengths in memory, in elements.
     """
-    blas = find_blas()
+    blas = find_blas() if use_blas else None
     wide = blas is None or blas.integer_bits == 64
     parts = [_TABLE_SOURCE % {"integer": "int64_t" if wide else "int32_t"}]
     for tag in dict.fromkeys(types):
-        large = _LARGE_LOOPS
+        large = _BLOCKED + _LARGE_LOOPS
         values = {"ct": _C_TYPES[tag], "t": tag, "fma": "STAX_MULTIPLY_ADD"}
         if tag in ("f32", "f64"):
             values["fma"] = "__builtin_fmaf" if tag == "f32" else "__builtin_fma"
-        if tag in BLAS_TYPES:
+        if tag in BLAS_TYPES and blas is not None:
             large = _LARGE_BLAS
             real = tag.startswith("f")
             values |= {
@@ -324,7 +324,7 @@ def gemm_source(types: Iterable[str]) -> str:
                 "one": "one" if real else "&one",
                 "beta": "beta" if real else "&beta",
             }
-        text = _LOOPS + _BLOCKED + _VECTOR + large + _CHOICE
+        text = _LOOPS + _VECTOR + large + _CHOICE
         for name in sorted(values, key=len, reverse=True):
             text = text.replace(f"@{name}", values[name])
         parts.append(text)
