@@ -215,6 +215,7 @@ name_p = linear_shape_op(
     impl=lambda x, *, name: x,
     transpose=lambda ct, aval, *, name: ct,
     batch=lambda args, dims, /, *, name: (bind1(name_p, args[0], name=name), dims[0]),
+    family="identity",
 )
 
 

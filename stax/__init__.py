@@ -1,0 +1,70 @@
+"""Composable function transformations for plain NumPy programs, with a compiler behind them.
+
+`grad`, `jvp`, `vjp`, `vmap` and `jit` take a function of arrays and return one; they nest in any
+order.  Inside them NumPy's own functions work on traced values; `stax.numpy` is the same surface
+spelled out.
+"""
+
+from stax import dtypes, errors, lax, numpy, tree
+from stax.core import text as _text
+from stax.core.graph import Graph
+from stax.errors import StaxError
+from stax.transforms.checkpoint import (
+    checkpoint,
+    checkpoint_name,
+    checkpoint_policies,
+    checkpoint_sequential,
+    remat,
+)
+from stax.transforms.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
+from stax.transforms.grad import (
+    grad,
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linearize,
+    value_and_grad,
+    vjp,
+)
+from stax.transforms.inspect import ShapeDtypeStruct, eval_shape, make_ir, make_jaxpr
+from stax.transforms.vmap import vmap
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Graph",
+    "ShapeDtypeStruct",
+    "StaxError",
+    "checkpoint",
+    "checkpoint_name",
+    "checkpoint_policies",
+    "checkpoint_sequential",
+    "closure_convert",
+    "custom_gradient",
+    "custom_jvp",
+    "custom_vjp",
+    "dtypes",
+    "errors",
+    "eval_shape",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jvp",
+    "lax",
+    "linearize",
+    "make_ir",
+    "make_jaxpr",
+    "numpy",
+    "remat",
+    "tree",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]
+del _text
