@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from stax.core.aval import aval_of
+from stax.core.aval import Aval, aval_of
 from stax.core.graph import Atom, Eqn, Graph, Var
-from stax.core.staging import StagingTrace
+from stax.core.staging import StagingTrace, eval_graph
 from stax.core.trace import STATE, use_trace
 from stax.dtypes import is_inexact
 from stax.pytree import PyTreeDef, tree_flatten
@@ -23,10 +23,11 @@ from stax.transforms.budget import within_budget
 from stax.transforms.grad import pull_back
 from stax.transforms.inspect import abstract_leaf
 from stax.transforms.linearize import linearize_flat
-from stax.transforms.partition import Partition, PartitionOptions, live_equations, partition
+from stax.transforms.partition import Partition, PartitionOptions, partition
 from stax.transforms.phases import Split, split_joint
+from stax.transforms.simplify import inline_calls, simplify
 
-__all__ = ["JointGraph", "joint_graph", "split_joint"]
+__all__ = ["JointGraph", "joint_graph", "joint_of", "split_joint"]
 
 
 class JointGraph(Graph):
@@ -124,37 +125,61 @@ def joint_graph(
         for k, treedef in enumerate(fun.treedefs):
             marks += [k in numbers] * treedef.num_leaves
 
-        staging = StagingTrace(STATE.trace)
-        inputs = [staging.new_input(a, n) for a, n in zip(avals, names, strict=True)]
-        before = STATE.source, STATE.phase, STATE.region
-        try:
-            STATE.source, STATE.phase, STATE.region = None, "forward", 0
-            with use_trace(staging):
-                linear = linearize_flat(fun, inputs, marks)
-                wanted = [is_inexact(aval_of(out).dtype) for out in linear.outs]
-                label = "ct" if sum(wanted) == 1 else "ct_{}"
-                upstream = [
-                    staging.new_input(aval_of(out).strong(), label.format(k)) if mark else None
-                    for k, (out, mark) in enumerate(zip(linear.outs, wanted, strict=True))
-                ]
-                gradients = pull_back(linear, upstream, avals)
-                asked = [g for g, mark in zip(gradients, marks, strict=True) if mark]
-                tangents = [t for t in upstream if t is not None]
-                graph = staging.graph([*inputs, *tangents], [*linear.outs, *asked], name_of(f))
-        finally:
-            STATE.source, STATE.phase, STATE.region = before
-            staging.alive = False
-        eqns = live_equations(graph.eqns, {a for a in graph.outputs if isinstance(a, Var)})
-        read = {a for eqn in eqns for a in eqn.inputs}.union(graph.outputs)
-        return JointGraph(
-            graph.inputs,
-            eqns,
-            graph.outputs,
-            [(v, c) for v, c in graph.constants if v in read],
-            graph.name,
-            len(tangents),
-            len(linear.outs),
-            fun.out_tree,
-        )
+        graph = _record(fun, avals, names, marks, name_of(f))
+        graph.out_tree = fun.out_tree
+        return graph
 
     return build
+
+
+def joint_of(graph: Graph, active: Sequence[bool]) -> JointGraph:
+    """The joint graph of `graph` for the inputs marked `active`; cached on `graph`."""
+    key = ("joint", tuple(active))
+    found = graph.cache.get(key)
+    if found is None:
+        names = [v.name for v in graph.inputs]
+        found = _record(
+            lambda *args: eval_graph(graph, args), graph.in_avals, names, active, graph.name
+        )
+        graph.cache[key] = found
+    return found
+
+
+def _record(
+    fun: Callable[..., Sequence[Any]],
+    avals: Sequence[Aval],
+    names: Sequence[str | None],
+    active: Sequence[bool],
+    name: str,
+) -> JointGraph:
+    """Stage a flat function, its linearisation and the transposition as one graph."""
+    staging = StagingTrace(STATE.trace)
+    inputs = [staging.new_input(a, n) for a, n in zip(avals, names, strict=True)]
+    before = STATE.source, STATE.phase, STATE.region
+    try:
+        STATE.source, STATE.phase, STATE.region = None, "forward", 0
+        with use_trace(staging):
+            linear = linearize_flat(fun, inputs, active)
+            wanted = [is_inexact(aval_of(out).dtype) for out in linear.outs]
+            label = "ct" if sum(wanted) == 1 else "ct_{}"
+            upstream = [
+                staging.new_input(aval_of(out).strong(), label.format(k)) if mark else None
+                for k, (out, mark) in enumerate(zip(linear.outs, wanted, strict=True))
+            ]
+            gradients = pull_back(linear, upstream, avals)
+            asked = [g for g, mark in zip(gradients, active, strict=True) if mark]
+            tangents = [t for t in upstream if t is not None]
+            graph = staging.graph([*inputs, *tangents], [*linear.outs, *asked], name)
+    finally:
+        STATE.source, STATE.phase, STATE.region = before
+        staging.alive = False
+    graph = simplify(inline_calls(graph))
+    return JointGraph(
+        graph.inputs,
+        graph.eqns,
+        graph.outputs,
+        graph.constants,
+        name,
+        len(tangents),
+        len(linear.outs),
+    )

@@ -19,6 +19,7 @@ from stax.core.graph import BACKWARD, Atom, Eqn, Graph, Var
 from stax.core.primitive import Recompute
 from stax.transforms.maxflow import INFINITE, FlowNetwork
 from stax.transforms.phases import Split
+from stax.transforms.simplify import has_effect
 
 FUSIBLE: Final = frozenset({Recompute.CHEAP, Recompute.VIEW, Recompute.REDUCTION, Recompute.RANDOM})
 LIGHT: Final = frozenset({Recompute.CHEAP, Recompute.VIEW})
@@ -504,11 +505,11 @@ def backward_equations(
 
 
 def live_equations(eqns: Sequence[Eqn], wanted: set[Var]) -> list[Eqn]:
-    """The equations that `wanted` depends on, and those without results, which act."""
+    """The equations that `wanted` depends on, and those that act."""
     live = set(wanted)
     kept = []
     for eqn in reversed(eqns):
-        if not eqn.outputs or any(v in live for v in eqn.outputs):
+        if has_effect(eqn.prim) or any(v in live for v in eqn.outputs):
             kept.append(eqn)
             live.update(a for a in eqn.inputs if isinstance(a, Var))
     kept.reverse()
