@@ -20,7 +20,7 @@ from stax.dtypes import DType, is_complex
 from stax.errors import DtypeError
 from stax.primitives import elementwise as el
 from stax.primitives import transcendental as tr
-from stax.primitives.casts import bitcast, convert
+from stax.primitives.casts import bitcast, convert, stop_gradient
 from stax.primitives.families import kind_of, literal, spread
 
 Function = Callable[..., Any]
@@ -139,6 +139,7 @@ def logaddexp2(x: Any, y: Any) -> Any:
 
 def spacing(x: Any) -> Any:
     """Distance to the next number away from zero, with the sign of `x`."""
+    x = stop_gradient(x)
     size = el.abs_(x)
     gap = el.sub(el.nextafter(size, literal(math.inf, x)), size)
     return el.copysign(gap, x)

@@ -161,7 +161,7 @@ def test_comparisons_with_numbers_out_of_range():
         lambda v: v == 300,
         lambda v: v != -1,
         lambda v: v > -1,
-        lambda v: 300 <= v,
+        lambda v: v >= 300,
     ):
         (got,), _ = traced(fun, x)
         np.testing.assert_array_equal(got, fun(x))
