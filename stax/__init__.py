@@ -30,12 +30,14 @@ from stax.transforms.grad import (
     vjp,
 )
 from stax.transforms.inspect import ShapeDtypeStruct, eval_shape, make_ir, make_jaxpr
+from stax.transforms.joint import JointGraph, joint_graph
 from stax.transforms.vmap import vmap
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Graph",
+    "JointGraph",
     "ShapeDtypeStruct",
     "StaxError",
     "checkpoint",
@@ -55,6 +57,7 @@ __all__ = [
     "jacfwd",
     "jacobian",
     "jacrev",
+    "joint_graph",
     "jvp",
     "lax",
     "linearize",
