@@ -52,7 +52,8 @@ class Instr(NamedTuple):
     attrs: tuple[Any, ...]
 
 
-class Access(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Access:
     """A read or write of memory: the buffer, the flat position, and how it is written."""
 
     buffer: str
@@ -218,7 +219,7 @@ class Body:
     @property
     def index_width(self) -> int:
         """32 when every address and every index value fits 32 bits, else 64."""
-        fits = all(-INT32_LIMIT <= e.lo and e.hi < INT32_LIMIT for e in self.indexes)
+        fits = all(e.lo >= -INT32_LIMIT and e.hi < INT32_LIMIT for e in self.indexes)
         points = 1
         for s in self.loops + self.reduction_loops:
             points *= extent(s)

@@ -1,8 +1,9 @@
 """Buffers: what is written to memory, and the table of all of them in a lowered graph.
 
 Input: loop nodes and external calls in the order in which lowering meets them. Output: named
-buffers with a type, a layout and, for computed ones, flat loop bodies. The layout of an intermediate
-stays open until :meth:`BufferTable.freeze`, which lets its readers and its own reads choose.
+buffers with a type, a layout and, for computed ones, flat loop bodies. The layout of an
+intermediate stays open until :meth:`BufferTable.freeze`, which lets its readers and its own reads
+choose.
 """
 
 from __future__ import annotations
@@ -370,7 +371,7 @@ class BufferTable:
         return tuple(made)
 
     def pin(self, buffer: Buffer) -> FixedLayout:
-        """Fixes an open layout to row-major, for users that need strides now; returns the layout."""
+        """The layout, fixed to row-major if it was open, for users that need strides now."""
         if isinstance(buffer.layout, FlexibleLayout):
             buffer.layout = buffer.layout.fixed()
             self._pinned.add(buffer.name)
@@ -430,7 +431,7 @@ class BufferTable:
 
 
 def _axes_in_loop_order(buffer: Buffer, index: Expr, loops: tuple[Symbol, ...]) -> Shape | None:
-    """The axes in the order in which the reader's loops run over them; None when it is not plain."""
+    """The axes in the order in which the reader's loops run over them, if that is plain."""
     found = affine_coefficients(index, loops)
     if found is None:
         return None

@@ -6,6 +6,7 @@ the loaders of its inputs into one closure; none of them allocates memory or mak
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,7 +64,7 @@ def from_index(
     shape: Shape, expr: Callable[[Index], IntLike], dtype: np.dtype = INT64
 ) -> LoopTensor:
     """The value of an index expression at every index."""
-    inner = lambda index: ops.index_expr(as_expr(expr(index)), dtype)  # noqa: E731 - one closure
+    inner = lambda index: ops.index_expr(as_expr(expr(index)), dtype)
     return LoopTensor(Pointwise(shape, inner, dtype), 1, 0)
 
 
@@ -90,7 +91,7 @@ def reduction(
     prepare: Callable[[Value], tuple[Value, ...]] | None = None,
     project: int = 0,
 ) -> LoopTensor:
-    """``monoid`` over ``axes`` (which disappear); ``prepare`` makes its components from an element."""
+    """``monoid`` over ``axes``, which disappear; ``prepare`` makes components from an element."""
     gone = tuple(sorted(axes))
     kept = tuple(a for a in range(node.ndim) if a not in gone)
     load = node.loader()
@@ -172,7 +173,8 @@ def scatter(
     reads: Sequence[TensorNode] = (),
     mask_fn: Loader | None = None,
 ) -> LoopTensor:
-    """``init`` with the element at ``index_fn(u)`` updated by ``updates[u]`` for every ``u``, in order.
+    """``init`` with the element at ``index_fn(u)`` updated by ``updates[u]`` for every ``u``, in
+    order.
 
     ``reads`` are the nodes that ``index_fn`` and ``mask_fn`` read.
     """
@@ -218,7 +220,7 @@ def concatenate(nodes: Sequence[TensorNode], axis: int, dtype: np.dtype) -> Loop
             if inside is None:
                 return piece(k, index)
             other = ops.constant(0, dtype) if result is None else result
-            result = ops.masked(inside, lambda k=k: piece(k, index), other)
+            result = ops.masked(inside, functools.partial(piece, k, index), other)
         return result
 
     return loop_tensor(Pointwise(shape, inner, dtype), nodes)

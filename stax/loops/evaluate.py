@@ -1,9 +1,9 @@
 """Loop bodies run by NumPy: whole index grids at once, the oracle of the generated code.
 
 Input: a recorded body and a flat array for each buffer. Output: the elements that the body stores.
-Each loop variable becomes an integer array along its own axis; a read is fancy indexing; a reduction
-is the monoid's NumPy form over the trailing axes. Floating-point warnings are silenced, as compiled
-code gives none.
+Each loop variable becomes an integer array along its own axis; a read is fancy indexing; a
+reduction is the monoid's NumPy form over the trailing axes. Floating-point warnings are silenced,
+as compiled code gives none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The tree of an index expression: its parts, its text, its value in other domains.
 
-Input: nodes built by :mod:`stax.loops.symbolic`, which holds the rules of simplification and installs
-them in :data:`_RULES` for the operators here. Output: immutable objects with bounds, symbols, text,
-substitution and evaluation. Equal expressions are one object, so identity is equality.
+Input: nodes built by :mod:`stax.loops.symbolic`, which holds the rules of simplification and
+installs them in :data:`_RULES` for the operators here. Output: immutable objects with bounds,
+symbols, text, substitution and evaluation. Equal expressions are one object, so identity is
+equality.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeVar, Union
 Domain = TypeVar("Domain")
 IntLike = Union["Expr", int]
 
-_RULES: dict[str, Any] = {}
+_RULES: dict[str, Callable[..., Expr]] = {}
 
 
 def _expr(value: IntLike) -> Expr:
@@ -25,6 +26,8 @@ class Expr:
 
     __slots__ = ("__weakref__", "_symbols", "_text", "hi", "lo", "size")
 
+    _symbols: frozenset[Symbol] | None
+    _text: str | None
     lo: float
     hi: float
     size: int
@@ -106,7 +109,9 @@ class Expr:
         raise TypeError(type(self).__name__)
 
     def interpret(self, leaf: Callable[[Symbol], Domain], domain: Mapping[str, Any]) -> Domain:
-        """The value in another domain: ``domain`` gives constant, add, mul, floordiv, mod, min, max."""
+        """The value in another domain: ``domain`` gives constant, add, mul, floordiv, mod, min,
+        max.
+        """
         memo: dict[Expr, Any] = {}
         const = domain["constant"]
 

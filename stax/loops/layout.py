@@ -1,9 +1,9 @@
 """Layouts: where the element at an index lies in memory, and views as changes of strides.
 
-Input: shapes, strides in elements, an offset. Output: flat addresses and the layout of a view. Every
-view that permutes, slices, broadcasts or inserts and removes axes of length 1 is again strides and
-an offset; a reshape is too exactly when the axes that it merges are contiguous with each other,
-otherwise :func:`reshape_index` keeps floor division and modulo in the index.
+Input: shapes, strides in elements, an offset. Output: flat addresses and the layout of a view.
+Every view that permutes, slices, broadcasts or inserts and removes axes of length 1 is again
+strides and an offset; a reshape is too exactly when the axes that it merges are contiguous with
+each other, otherwise :func:`reshape_index` keeps floor division and modulo in the index.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ class Scan:
 class Scatter:
     """An array that starts as ``init`` and is then updated at computed places, in index order.
 
-    For every ``u`` in ``ranges`` the element at ``index_fn(u)`` takes ``value_fn(u)`` by ``mode``: "set",
-    "add", "mul", "min" or "max". ``mask_fn`` (if given) says which updates happen.
+    For every ``u`` in ``ranges`` the element at ``index_fn(u)`` takes ``value_fn(u)`` by ``mode``:
+    "set", "add", "mul", "min" or "max". ``mask_fn`` (if given) says which updates happen.
     """
 
     shape: Shape

@@ -1,10 +1,10 @@
 """Normalising loop nests: order by the strides of the accesses, then merge adjacent loops.
 
-Input: a body as traced, with loops ``i0, i1, …``. Output: the same instructions under loops ``x0, x1, …``
-(and ``r0, r1, …`` for what is merged away). Two adjacent loops become one exactly when every access
-and every index value allows it, which for affine indices means that the coefficient of the outer
-variable is the inner extent times that of the inner one. Merging keeps the order of iteration, so no
-bit changes; only loops whose points are independent of each other are reordered.
+Input: a body as traced, with loops ``i0, i1, …``. Output: the same instructions under loops ``x0,
+x1, …`` (and ``r0, r1, …`` for what is merged away). Two adjacent loops become one exactly when
+every access and every index value allows it, which for affine indices means that the coefficient
+of the outer variable is the inner extent times that of the inner one. Merging keeps the order of
+iteration, so no bit changes; only loops whose points are independent of each other are reordered.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The virtual ``ops``: one description of a computation, many interpretations.
 
-Input: calls such as ``ops.add(ops.load("x", i, f32), …)`` made while a loop body runs. Output: whatever
-the handler in force makes of them: a recorded body, a set of reads, a count, text, numbers, code.
-The idea: the body of a loop is an ordinary function over :data:`ops`; the handler is a context
-variable set for the length of one run, and every scalar operation is a method made from the table.
+Input: calls such as ``ops.add(ops.load("x", i, f32), …)`` made while a loop body runs. Output:
+whatever the handler in force makes of them: a recorded body, a set of reads, a count, text,
+numbers, code. The idea: the body of a loop is an ordinary function over :data:`ops`; the handler
+is a context variable set for the length of one run, and every scalar operation is a method made
+from the table.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _ADD = SCALAR_OPS["add"]
 class Handler(ABC):
     """An interpretation of loop bodies.
 
-    ``mask`` is the condition of the innermost :meth:`masked` region (None outside); loads and bounds
-    checks made there take effect only where it holds. ``memo`` remembers what a loader returned
-    for an index, so that a value reached along many paths is computed once.
+    ``mask`` is the condition of the innermost :meth:`masked` region (None outside); loads and
+    bounds checks made there take effect only where it holds. ``memo`` remembers what a loader
+    returned for an index, so that a value reached along many paths is computed once.
     """
 
     def __init__(self) -> None:
@@ -86,14 +87,14 @@ class Handler(ABC):
 
     @abstractmethod
     def store(self, buffer: str, index: Expr, value: Value, mode: str, mask: Value | None) -> None:
-        """Writes or (``mode`` add, mul, min, max) accumulates into ``buffer`` where ``mask`` holds."""
+        """Writes or (``mode`` add, mul, min, max) accumulates where ``mask`` holds."""
 
     @abstractmethod
     def dtype_of(self, value: Value) -> np.dtype:
         """The type in which a value is computed."""
 
     def masked(self, mask: Value, thunk: Callable[[], Value], other: Value) -> Value:
-        """``thunk()`` where ``mask`` holds, ``other`` elsewhere; loads in ``thunk`` obey the mask."""
+        """``thunk()`` where ``mask`` holds, else ``other``; loads in ``thunk`` obey the mask."""
         outer, memo = self.mask, self.memo
         self.mask = mask if outer is None else self.apply(_AND, (outer, mask), {})
         self.memo = {}

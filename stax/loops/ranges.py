@@ -27,7 +27,7 @@ class Interval(NamedTuple):
     hi: float
 
     def __contains__(self, value: object) -> bool:
-        return isinstance(value, int | np.integer) and self.lo <= value <= self.hi
+        return isinstance(value, int | np.integer) and self.lo <= int(value) <= self.hi
 
     def inside(self, lo: float, hi: float) -> bool:
         """Whether every value lies in ``[lo, hi]``."""
@@ -236,7 +236,7 @@ def shift_right(a: Interval, b: Interval) -> Interval:
     """``a >> b``: towards zero for positive values, towards -1 for negative ones."""
     lo = a.lo if a.lo < 0 else 0
     hi = a.hi if a.hi > 0 else -1
-    if 0 <= b.lo and b.hi <= 63:
+    if b.lo >= 0 and b.hi <= 63:
         corners = [x if abs(x) == INF else int(x) >> int(y) for x in a for y in b]
         return Interval(min(corners), max(corners))
     return Interval(lo, max(hi, 0))

@@ -1,10 +1,11 @@
 """Materialisation: which values are written to memory and which are computed where they are read.
 
-Input: a lazy tensor and the number of its readers. Output: the rule that wants it in memory, or None.
-The thresholds stand for one cost model: computing a value ``k`` times costs ``(k - 1)`` extra
-evaluations and reads of its inputs, storing it costs one write and ``k`` reads. They are data, one
-row for each kind of device. Either choice gives the same bits, so this is a matter of cost alone;
-the hard limits keep closures and kernels to a size that Python and a C compiler handle well.
+Input: a lazy tensor and the number of its readers. Output: the rule that wants it in memory, or
+None. The thresholds stand for one cost model: computing a value ``k`` times costs ``(k - 1)``
+extra evaluations and reads of its inputs, storing it costs one write and ``k`` reads. They are
+data, one row for each kind of device. Either choice gives the same bits, so this is a matter of
+cost alone; the hard limits keep closures and kernels to a size that Python and a C compiler handle
+well.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Input: the name of an operation. Output: its row, with everything that the loop-
 about it: number of operands, result type, interval rule, cost, and the NumPy, C and Triton
 spellings as data. No other module lists operations by name; what a pass wants to know is a field.
 
-In a spelling ``{0}``, ``{1}``, ``{2}`` are the operands, ``{t}`` the tag of the operand type (``f32``,
-``i64``, …), ``{ct}`` its C type, ``{n}`` a parameter. ``stax_<op>_<tag>`` are functions that the C back
-end defines. Half types never reach a spelling: they are computed in float32.
+In a spelling ``{0}``, ``{1}``, ``{2}`` are the operands, ``{t}`` the tag of the operand type
+(``f32``, ``i64``, …), ``{ct}`` its C type, ``{n}`` a parameter. ``stax_<op>_<tag>`` are functions
+that the C back end defines. Half types never reach a spelling: they are computed in float32.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ C_TYPES: dict[str, str] = {
 class ScalarOp:
     """One row. ``c`` and ``triton`` are a spelling, or one for each class of operand type.
 
-    The classes are ``f`` (floating), ``i`` (signed), ``u`` (unsigned), ``b`` (Boolean); a class that
-    is absent falls back from ``u`` to ``i`` and from ``b`` to ``i``. ``operand`` is the position of
-    the operand whose type chooses the spelling. ``symbolic`` is the same operation on index
-    expressions, for integers. ``pick`` looks at the intervals of integer operands and may name the
-    operand that the result is bound to equal.
+    The classes are ``f`` (floating), ``i`` (signed), ``u`` (unsigned), ``b`` (Boolean); a class
+    that is absent falls back from ``u`` to ``i`` and from ``b`` to ``i``. ``operand`` is the
+    position of the operand whose type chooses the spelling. ``symbolic`` is the same operation on
+    index expressions, for integers. ``pick`` looks at the intervals of integer operands and may
+    name the operand that the result is bound to equal.
     """
 
     name: str
@@ -99,7 +99,7 @@ def is_compilable(dtype: np.dtype) -> bool:
 
 
 def type_tag(dtype: np.dtype) -> str:
-    """The short name used in the names of C functions: ``f32``, ``i64``, ``u8``, ``b8``, ``bf16``."""
+    """The short name in the names of C functions: ``f32``, ``i64``, ``u8``, ``b8``, ``bf16``."""
     if dtype.name == "bfloat16":
         return "bf16"
     if dtype.kind == "b":
@@ -169,6 +169,10 @@ def _selected(dtypes: tuple[np.dtype, ...]) -> np.dtype:
 
 
 # -------------------------------------------------------------------- what intervals decide
+
+
+def _integer_power_interval(a: Interval, *, n: int) -> Interval:
+    return ranges.square_or_power(a, n) if n >= 0 else ranges.EVERYTHING
 
 
 def _pick_nonnegative(a: Interval) -> int | None:
@@ -319,7 +323,7 @@ _function("relu", 1, _relu, 1.0,
 _function("pow", 2, np.power, 40.0, "libdevice.pow({0}, {1})", interval=ranges.power,
           transcendental=True)  # fmt: skip
 _row("integer_pow", 1, _integer_pow, "stax_integer_pow_{t}({0}, {n})", params=1, flops=2.0,
-     interval=lambda a, *, n: ranges.square_or_power(a, n) if n >= 0 else ranges.EVERYTHING)  # fmt: skip
+     interval=_integer_power_interval)  # fmt: skip
 
 _compare("eq", np.equal, "==")
 _compare("ne", np.not_equal, "!=")
@@ -328,6 +332,7 @@ _compare("le", np.less_equal, "<=")
 _compare("gt", np.greater, ">")
 _compare("ge", np.greater_equal, ">=")
 
+_numpy: Callable[..., Any]
 # Truth of any operand type is `!= 0`; on Booleans the bit operations vectorise and do not branch.
 _LOGICAL = {
     "b": "({0} %s {1})",

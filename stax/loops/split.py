@@ -8,6 +8,7 @@ is a step of its own and never part of lowering.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ def _divisors(n: int) -> list[int]:
 
 
 def segment_count(length: int, results: int, device: DeviceProperties) -> int:
-    """The number of segments for ``results`` reductions of ``length`` elements each (1: no split)."""
+    """The number of segments for ``results`` reductions of ``length`` elements (1: no split)."""
     least = device.warp
     block = 8 * device.warp
     resident = device.multiprocessors * device.threads
@@ -85,16 +86,15 @@ def split_reduction(data: Reduction, segments: int) -> tuple[Reduction, Callable
         if exact:
             return data.inner_fn(tuple(outer), where)
         inside = ops.lt(ops.index_expr(flat, INT64), ops.constant(total, INT64))
-        neutral = data.monoid.identity(data.acc_dtype)
+        identity = data.monoid.identity(data.acc_dtype)
+
+        def component(n: int) -> Value:
+            return ops.cast(data.inner_fn(tuple(outer), where)[n], dtypes[n])
+
         parts: list[Value] = []
         for n, dtype in enumerate(dtypes):
-            parts.append(
-                ops.masked(
-                    inside,
-                    lambda n=n: ops.cast(data.inner_fn(tuple(outer), where)[n], dtypes[n]),
-                    ops.constant(neutral[n], dtype),
-                )
-            )
+            neutral = ops.constant(identity[n], dtype)
+            parts.append(ops.masked(inside, functools.partial(component, n), neutral))
         return tuple(parts)
 
     partial = Reduction(

@@ -2,9 +2,9 @@
 
 Input: symbols with a known range (loop variables ``i0``, ``r0``, data-dependent ``s0``) and integer
 arithmetic on them. Output: canonical expressions whose bounds, coefficients and text are at hand.
-The idea: a sum keeps its affine terms sorted and merged, floor division and modulo by a constant are
-split into the part that divides exactly and a remainder whose range decides the rest, and equal
-expressions are one object, so that comparing two addresses is comparing two pointers.
+The idea: a sum keeps its affine terms sorted and merged, floor division and modulo by a constant
+are split into the part that divides exactly and a remainder whose range decides the rest, and
+equal expressions are one object, so that comparing two addresses is comparing two pointers.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _MOD_CACHE: dict[tuple[Expr, int], Expr] = {}
 # ---------------------------------------------------------------------------------- construction
 
 
-def _intern(cls: type[Any], key: tuple[Any, ...], lo: float, hi: float, size: int) -> Any:
+def _intern(cls: Any, key: tuple[Any, ...], lo: float, hi: float, size: int) -> Any:
     e = cls.__new__(cls)
     e.lo, e.hi, e.size = lo, hi, size
     e._text = e._symbols = None
@@ -85,7 +85,7 @@ def _intern(cls: type[Any], key: tuple[Any, ...], lo: float, hi: float, size: in
     return e
 
 
-_SMALL: list[Constant] = []
+_SMALL: list[Expr] = []
 
 
 def constant(value: int) -> Expr:
@@ -97,11 +97,12 @@ def constant(value: int) -> Expr:
     found = _TABLE.get(key)
     if found is None:
         found = _intern(Constant, key, value, value, 1)
-        found.value = value  # type: ignore[attr-defined]
+        assert isinstance(found, Constant)
+        found.value = value
     return found
 
 
-_SMALL.extend(constant(n) for n in range(257))  # type: ignore[arg-type]
+_SMALL.extend([constant(n) for n in range(257)])
 ZERO: Expr = _SMALL[0]
 ONE: Expr = _SMALL[1]
 
@@ -167,8 +168,8 @@ def affine(terms: Iterable[tuple[Atom, int]], offset: int = 0) -> Expr:
                 hi += atom.lo * k
             size += atom.size
         found = _intern(Sum, key, lo, hi, size)
-        found.terms = terms  # type: ignore[attr-defined]
-        found.offset = offset  # type: ignore[attr-defined]
+        assert isinstance(found, Sum)
+        found.terms, found.offset = terms, offset
     return found
 
 
@@ -333,7 +334,7 @@ def binary(kind: str, left: Expr, right: Expr) -> Expr:
 def _split_small(
     terms: tuple[tuple[Atom, int], ...], offset: int, c: int
 ) -> tuple[Expr, Expr, int] | None:
-    """``(big, small, g)`` with ``terms + offset == g*big + small``, ``0 <= small < g``, ``g | c``."""
+    """``(big, small, g)``: ``terms + offset == g*big + small``, ``0 <= small < g``, ``g | c``."""
     divisors = sorted({math.gcd(k, c) for _, k in terms} - {1}, reverse=True)
     for g in divisors:
         big: list[tuple[Atom, int]] = []

@@ -1,9 +1,10 @@
 """Tensors during lowering: lazy values that are computed where they are read, or lie in memory.
 
-Input: buffers and loop nodes. Output: :class:`TensorNode` objects that lowering rules combine. A node
-answers one question, "what is the element at this index", through :meth:`TensorNode.loader`; a
-pointwise rule composes the loaders of its inputs, a view rewrites the index, and nothing is computed
-or stored until :meth:`TensorNode.realize`. Each node is immutable; realising gives another node.
+Input: buffers and loop nodes. Output: :class:`TensorNode` objects that lowering rules combine. A
+node answers one question, "what is the element at this index", through :meth:`TensorNode.loader`;
+a pointwise rule composes the loaders of its inputs, a view rewrites the index, and nothing is
+computed or stored until :meth:`TensorNode.realize`. Each node is immutable; realising gives
+another node.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class TensorNode(ABC):
     """A value of known shape and type.
 
     ``depth`` counts the closures between this node and memory; ``weight`` and ``reads`` bound from
-    above the operations and the reads that an element costs. :mod:`stax.loops.realize` looks at these
-    first, and tightens the two bounds when it has counted.
+    above the operations and the reads that an element costs. :mod:`stax.loops.realize` looks at
+    these first, and tightens the two bounds when it has counted.
     """
 
     __slots__ = ("depth", "dtype", "reads", "shape", "weight")
@@ -50,7 +51,7 @@ class TensorNode(ABC):
 
     @abstractmethod
     def loader(self) -> Loader:
-        """The function from an index (one expression for each axis) to the element, over ``ops``."""
+        """The function from an index, one expression for each axis, to the element."""
 
     @abstractmethod
     def view(self, view: View) -> TensorNode:
@@ -179,12 +180,14 @@ class TensorNode(ABC):
         )
 
     def reindex(self, shape: Sequence[int], index: Callable[[Index], Index]) -> TensorNode:
-        """The element at ``index(i)`` for every ``i`` of ``shape``; for maps that no stride expresses."""
+        """The element at ``index(i)`` for every ``i`` of ``shape``; for maps that no stride
+        expresses.
+        """
         return self.view(View(tuple(shape), index, lambda layout: None))
 
 
 class BufferTensor(TensorNode):
-    """A strided view of memory; ``layout`` is None for a whole buffer whose layout is still open."""
+    """A strided view of memory; ``layout`` is None for a whole buffer with an open layout."""
 
     __slots__ = ("buffer", "layout")
 
@@ -236,7 +239,7 @@ class BufferTensor(TensorNode):
 
 
 class LoopTensor(TensorNode):
-    """A value that its readers compute: a loop node. Only pointwise nodes can be read unrealised."""
+    """A loop node that its readers compute. Only pointwise nodes can be read unrealised."""
 
     __slots__ = ("data",)
 

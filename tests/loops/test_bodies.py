@@ -170,21 +170,25 @@ def test_everything_against_numpy() -> None:
     framed, added = np.zeros(260), np.zeros(128)
     framed[3:258:2] = values
     np.add.at(added, places, values)
+    pieces = [values.reshape(2, 64), values[places].reshape(2, 64), values.reshape(64, 2).T]
+    rows = pieces[0]
     wants = [
-        (joined, np.hstack([values.reshape(2, 64), values[places].reshape(2, 64), values.reshape(64, 2).T])),
+        (joined, np.hstack(pieces)),
         (pad(x, (3,), (2,), (1,), full((), 0, F64)), framed),
         (pad(x, (-2,), (-3,), (0,), full((), 0, F64)), values[2:-3]),
         (arg_reduction(x, (0,), ARGMAX), values.argmax()),
         (arg_reduction(square, (0, 1), ARGMAX), values.argmax()),
-        (reduction(square, (0,), MAX, F64), values.reshape(2, 64).max(0)),
+        (reduction(square, (0,), MAX, F64), rows.max(0)),
         (scan(x, 0, SUM, F64), np.cumsum(values)),
-        (scan(square, 0, PROD, F64, reverse=True), np.cumprod(values.reshape(2, 64)[::-1], 0)[::-1]),
+        (scan(square, 0, PROD, F64, reverse=True), np.cumprod(rows[::-1], 0)[::-1]),
         (summed, added),
         (reduction(half, (0,), SUM, F32, F32), values.astype("f2").astype("f4").sum()),
-        (square.flip([1]).permute((1, 0)).reshape((128,)), values.reshape(2, 64)[:, ::-1].T.reshape(-1)),
-        (add(square.slice((0, 60), (2, 20), (1, -3)), square.slice((0, 0), (2, 20))),
-         values.reshape(2, 64)[:, 60:0:-3] + values.reshape(2, 64)[:, :20]),
-    ]  # fmt: skip
+        (square.flip([1]).permute((1, 0)).reshape((128,)), rows[:, ::-1].T.reshape(-1)),
+        (
+            add(square.slice((0, 60), (2, 20), (1, -3)), square.slice((0, 0), (2, 20))),
+            rows[:, 60:0:-3] + rows[:, :20],
+        ),
+    ]
     buffers = [node.realize(table) for node, _ in wants]
     for normalize in (False, True):
         got = run(table, normalize=normalize, x=values, idx=places)

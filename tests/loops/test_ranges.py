@@ -52,7 +52,7 @@ def test_every_result_is_inside(row: ScalarOp, dtype: str) -> None:
         for i in intervals:
             values = list(range(int(i.lo), int(i.hi) + 1))
             choices.append(
-                values if len(values) <= 8 else rng.sample(values, 6) + [values[0], values[-1]]
+                values if len(values) <= 8 else [*rng.sample(values, 6), values[0], values[-1]]
             )
         for operands in itertools.product(*choices):
             value = concrete(row, operands, kind, **params)
