@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from stax.core.aval import Aval, aval_of
-from stax.core.graph import Atom, Eqn, Graph, Var
+from stax.core.graph import FORWARD, Atom, Eqn, Graph, Var
 from stax.core.staging import StagingTrace, eval_graph
 from stax.core.trace import STATE, use_trace
 from stax.dtypes import is_inexact
@@ -160,6 +160,8 @@ def _record(
         STATE.source, STATE.phase, STATE.region = None, "forward", 0
         with use_trace(staging):
             linear = linearize_flat(fun, inputs, active)
+            # A gradient inside `fun` is part of what is being differentiated: forward work here.
+            staging.eqns[:] = [e.replace(phase=FORWARD) for e in staging.eqns]
             wanted = [is_inexact(aval_of(out).dtype) for out in linear.outs]
             label = "ct" if sum(wanted) == 1 else "ct_{}"
             upstream = [
