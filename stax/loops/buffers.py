@@ -252,8 +252,9 @@ def trace_bodies(data: LoopNode, name: str, layout: FixedLayout) -> tuple[Body, 
             running = loop_variable("r0", data.ranges[data.axis])
             rindex = (running,)
             index = (*index[: data.axis], running, *index[data.axis + 1 :])
-            values = _as_components(data, data.inner_fn(index))
-            merged = ops.scan(data.monoid, values, data.reverse)
+            merged = _as_components(data, data.inner_fn(index))
+            if isinstance(running, Symbol):
+                merged = ops.scan(data.monoid, merged, data.reverse)
             ops.store(name, layout.address(index), merged[data.project])
             index = (*index[: data.axis], *index[data.axis + 1 :])
     return (tracer.body(_symbols(index), _symbols(rindex)),)

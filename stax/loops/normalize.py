@@ -101,6 +101,9 @@ def _merge_group(
             done.append(inner)
             continue
         outer = done[-1]
+        if not extent(outer) or not extent(inner):
+            done.append(inner)
+            continue
         joint = symbol(f"{prefix}{number}", 0, extent(outer) * extent(inner) - 1)
         rewritten = _merged_indexes(indexes, outer, inner, joint)
         if rewritten is None:

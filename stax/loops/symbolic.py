@@ -122,10 +122,10 @@ def symbol(name: str, lo: float, hi: float) -> Symbol:
 
 
 def loop_variable(name: str, extent: int) -> Expr:
-    """The variable of a loop of ``extent`` trips; the constant 0 when there is nothing to count."""
+    """The variable of a loop of ``extent`` trips; the constant 0 for a single trip."""
     if extent == 1:
         return ZERO
-    return symbol(name, 0, max(extent - 1, 0))
+    return symbol(name, 0, extent - 1)
 
 
 def loop_variables(prefix: str, shape: Iterable[int]) -> tuple[Expr, ...]:

@@ -196,6 +196,25 @@ def test_everything_against_numpy() -> None:
             np.testing.assert_allclose(read(tensor, got[tensor.buffer.name]), want, rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (1, 5), (5, 1), (1,), (1, 1)])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_empty_and_single_axes(shape: tuple[int, ...], normalize: bool) -> None:
+    values = RNG.standard_normal(shape)
+    table = BufferTable()
+    x = input_tensor(table, "x", values)
+    nodes = [add(x, x), reduction(x, (0,), SUM, F64), scan(x, 0, SUM, F64)]
+    nodes += [
+        concatenate([x, x], 0, F64),
+        pad(x, (1,) * x.ndim, (2,) * x.ndim, (0,) * x.ndim, full((), 7, F64)),
+    ]
+    wants = [values * 2, values.sum(0), np.cumsum(values, 0), np.concatenate([values, values])]
+    wants.append(np.pad(values, (1, 2), constant_values=7.0))
+    names = [computed(table, node).name for node in nodes]
+    got = run(table, normalize=normalize, x=values)
+    for name, want in zip(names, wants, strict=True):
+        np.testing.assert_allclose(got[name], want, rtol=1e-15)
+
+
 def read(tensor: BufferTensor, memory: np.ndarray) -> np.ndarray:
     """The view ``tensor`` of the array that its buffer holds."""
     if tensor.layout is None:
