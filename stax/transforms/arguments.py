@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import Aval, aval_of
+from stax.core.functionalize import mark_arguments
 from stax.core.source import user_source
 from stax.core.trace import EVAL, STATE, Tracer
 from stax.dtypes import float0, is_complex, is_inexact, is_supported
@@ -28,12 +29,9 @@ from stax.pytree import (
     keystr,
     tree_flatten,
     tree_flatten_with_path,
-    tree_leaves,
     tree_structure,
     tree_unflatten,
 )
-
-SCALARS = (bool, int, float, complex, np.generic)
 
 
 def is_array(value: Any) -> bool:
@@ -125,6 +123,7 @@ class FlatFunction:
         self.aux: Any = None
 
     def __call__(self, *leaves: Any) -> list[Any]:
+        mark_arguments(leaves)
         args = list(self.args)
         start = 0
         for k, treedef in zip(self.argnums, self.treedefs, strict=True):
@@ -303,7 +302,3 @@ def finished(values: Sequence[Any], borrowed: Iterable[Any] = ()) -> list[Any]:
         out.append(value)
     return out
 
-
-def all_leaves(tree: Any) -> list[Any]:
-    """Leaves of `tree`."""
-    return tree_leaves(tree)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stax.core.aval import Aval, aval_of
+from stax.core.functionalize import mark_arguments
 from stax.core.graph import Graph, Var
 from stax.core.primitive import COMPOSED, Primitive, Recompute
 from stax.core.staging import frees_after, lift_constants, stage
@@ -151,6 +152,7 @@ def checkpoint(
         trees: list[PyTreeDef] = []
 
         def flat(*values: Any) -> list[Any]:
+            mark_arguments(values)
             inner, inner_kwargs = tree_unflatten(treedef, values)
             full = list(args)
             for k, value in zip(dynamic, inner, strict=True):

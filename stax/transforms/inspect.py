@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import Aval, aval_of
+from stax.core.functionalize import mark_arguments
 from stax.core.graph import Graph
 from stax.core.staging import stage
 from stax.core.trace import Tracer
@@ -78,6 +79,7 @@ def stage_function(
     trees: list[PyTreeDef] = []
 
     def flat(*values: Any) -> list[Any]:
+        mark_arguments(values)
         inner_args, inner_kwargs = tree_unflatten(treedef, values)
         found, tree = tree_flatten(f(*inner_args, **inner_kwargs))
         check_leaves(found, f"results of {name_of(f)}")

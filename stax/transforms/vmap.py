@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import Aval, aval_of
+from stax.core.functionalize import mark_arguments
 from stax.core.graph import Graph
 from stax.core.primitive import Primitive
 from stax.core.source import user_source
@@ -214,6 +215,7 @@ def vmap(
         trees: list[Any] = []
 
         def flat(*values: Any) -> list[Any]:
+            mark_arguments(values)
             inner_args, inner_kwargs = tree_unflatten(treedef, values)
             found, tree = tree_flatten(fun(*inner_args, **inner_kwargs))
             check_leaves(found, f"results of {name_of(fun)}")

@@ -1,0 +1,311 @@
+"""`jit`: specialise a function on the types of its arguments and run the compiled program.
+
+Input: a Python function over pytrees of arrays.  Output: a callable that traces the function once
+per signature (structure, dtypes, shapes, static values), compiles the graph and keeps the result.
+Inside another transformation a call becomes one equation of the primitive `jit`, whose row below
+says how it is differentiated, batched and transposed: always as `jit` of the transformed graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stax.compile import CompileOptions, Compiled, Lowered, Traced, executable
+from stax.core.aval import Aval, aval_of
+from stax.core.graph import Graph
+from stax.core.staging import lift_constants, stage
+from stax.core.trace import EVAL, STATE, Tracer, bind
+from stax.dtypes import is_supported
+from stax.errors import DtypeError, StaticArgumentError
+from stax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+
+
+__all__ = ["JitFunction", "jit"]
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is known for one signature."""
+
+    graph: Graph
+    out_tree: PyTreeDef
+    captured: list[Any] = field(default_factory=list)
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    donate_argnums: int | Iterable[int] = (),
+    donate_argnames: str | Iterable[str] = (),
+    backend: str | None = None,
+    memory_budget: int | float | str | None = None,
+    write_back: bool = False,
+    strict: bool | None = None,
+    inline: bool = False,
+) -> Any:
+    """Return `fun` compiled: traced once per signature, then run as one native program.
+
+    Args:
+      fun: a function of pytrees of arrays and Python scalars.
+      static_argnums, static_argnames: arguments that are compile-time constants (hashable).
+      donate_argnums, donate_argnames: arguments whose storage may be reused; accepted, and never
+        needed for correctness.
+      backend: "c" (default), "triton" or "numpy" (the reference).
+      memory_budget: bytes, text such as "512MiB", or a fraction of the save-everything peak.
+      write_back: store the final values of written arguments into the caller's arrays.
+      strict: raise StrictModeError where something would run outside compiled code.
+
+    Raises ConcretizationError where Python needs a traced number, and the errors of the
+    operations used, at the first call.
+
+    >>> import numpy as np, stax
+    >>> stax.jit(lambda x: np.sin(x) * 2)(np.zeros(3))
+    array([0., 0., 0.])
+    """
+    if fun is None:
+        return functools.partial(
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+            backend=backend,
+            memory_budget=memory_budget,
+            write_back=write_back,
+            strict=strict,
+            inline=inline,
+        )
+    if not callable(fun):
+        raise TypeError(f"jit takes a function, got {type(fun).__name__}")
+    options = CompileOptions.of(backend=backend, memory_budget=memory_budget, strict=strict)
+    return JitFunction(
+        fun,
+        _as_tuple(static_argnums),
+        _as_tuple(static_argnames),
+        options,
+    )
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, int | str) else tuple(value)
+
+
+class JitFunction:
+    """A function that compiles itself per signature; made by `jit`."""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        static_argnums: tuple[int, ...],
+        static_argnames: tuple[str, ...],
+        options: CompileOptions,
+    ) -> None:
+        functools.update_wrapper(self, fun, updated=())
+        self._fun = fun
+        self._options = options
+        self._entries: dict[Any, Entry] = {}
+        self._lock = threading.RLock()
+        self._static_argnums, self._static_argnames = _static_arguments(
+            fun, static_argnums, static_argnames
+        )
+
+    def __repr__(self) -> str:
+        return f"<stax.jit of {getattr(self._fun, '__qualname__', self._fun)!r}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        entry, leaves = self._resolve(args, kwargs)
+        outs = bind(
+            jit_p,
+            *entry.captured,
+            *leaves,
+            graph=entry.graph,
+            name=entry.graph.name,
+            options=self._options,
+        )
+        return tree_unflatten(entry.out_tree, outs)
+
+    def _resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, list[Any]]:
+        """The entry for these arguments' signature, and the dynamic leaves."""
+        nums, names = self._static_argnums, self._static_argnames
+        if nums or names:
+            static_args = {k: args[k] for k in nums if k < len(args)}
+            static_kwargs = {k: kwargs[k] for k in names if k in kwargs}
+            dynamic: Any = (
+                tuple(None if k in static_args else a for k, a in enumerate(args)),
+                {k: v for k, v in kwargs.items() if k not in static_kwargs},
+            )
+            statics = self._hashed(static_args, static_kwargs)
+        else:
+            static_args = static_kwargs = {}
+            dynamic = (args, kwargs)
+            statics = ()
+        leaves, tree = tree_flatten(dynamic)
+        avals = tuple(_checked_aval(leaf, self, dynamic) for leaf in leaves)
+        key = (tree, avals, statics)
+        entry = self._entries.get(key)
+        if entry is None:
+            with self._lock:
+                entry = self._entries.get(key)
+                if entry is None:
+                    entry = self._trace(tree, avals, static_args, static_kwargs, dynamic)
+                    if not entry.captured:
+                        self._entries[key] = entry
+        return entry, leaves
+
+    def _hashed(self, static_args: dict[int, Any], static_kwargs: dict[str, Any]) -> Any:
+        key = []
+        for name, value in (*static_args.items(), *static_kwargs.items()):
+            try:
+                hash(value)
+            except TypeError:
+                raise StaticArgumentError(
+                    f"static argument {name!r} of {self!r} is {type(value).__name__} {value!r}, "
+                    "which cannot be hashed",
+                    hint="pass a tuple instead of a list, or make the argument dynamic",
+                ) from None
+            key.append((name, type(value), value))
+        return tuple(key)
+
+    def _trace(
+        self,
+        tree: PyTreeDef,
+        avals: Sequence[Aval],
+        static_args: dict[int, Any],
+        static_kwargs: dict[str, Any],
+        dynamic: Any,
+    ) -> Entry:
+        out_tree: list[PyTreeDef] = []
+
+        def flat(*leaves: Any) -> list[Any]:
+            args, kwargs = tree_unflatten(tree, leaves)
+            args = tuple(static_args.get(k, a) for k, a in enumerate(args))
+            outs, structure = tree_flatten(self._fun(*args, **kwargs, **static_kwargs))
+            out_tree.append(structure)
+            return outs
+
+        names = argument_names(self._fun, dynamic)
+        name = getattr(self._fun, "__name__", "f")
+        graph = stage(flat, avals, names, name if name.isidentifier() else "f")
+        graph, captured = lift_constants(graph)
+        return Entry(graph, out_tree[0], captured)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace for these arguments (arrays or ShapeDtypeStructs) without compiling."""
+        entry, _ = self._resolve(args, kwargs)
+        return Traced(entry.graph, entry.out_tree, self._options, self._signature(args, kwargs))
+
+    def lower(self, *args: Any, device: str = "cpu", **kwargs: Any) -> Lowered:
+        """Trace and lower for these arguments; nothing is compiled or run."""
+        return self.trace(*args, **kwargs).lower(device=device)
+
+    def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+        """A function from call arguments of this signature to dynamic leaves."""
+
+        def leaves_of(*call_args: Any, **call_kwargs: Any) -> list[Any]:
+            return self._resolve(call_args, call_kwargs)[1]
+
+        return leaves_of
+
+    def clear_cache(self) -> None:
+        """Forget every signature; programs in use stay valid."""
+        self._entries.clear()
+
+
+def _static_arguments(
+    fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Positions and names of static arguments, each completed from the other."""
+    if not nums and not names:
+        return (), ()
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return nums, names
+    positional = [
+        p.name
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    resolved = []
+    for n in nums:
+        k = n + len(positional) if n < 0 else n
+        if not 0 <= k < len(positional) and not variadic:
+            raise StaticArgumentError(
+                f"static_argnums={n} is out of range: {getattr(fun, '__name__', fun)} takes "
+                f"{len(positional)} positional arguments"
+            )
+        resolved.append(k)
+    known = {p.name for p in parameters}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for name in names:
+            if name not in known:
+                raise StaticArgumentError(
+                    f"static_argnames={name!r} is not a parameter of "
+                    f"{getattr(fun, '__name__', fun)}: it has {sorted(known)}"
+                )
+    all_nums = {*resolved, *(positional.index(n) for n in names if n in positional)}
+    all_names = {*names, *(positional[k] for k in all_nums if k < len(positional))}
+    return tuple(sorted(all_nums)), tuple(sorted(all_names))
+
+
+def _checked_aval(leaf: Any, fun: Any, tree: Any) -> Aval:
+    if isinstance(leaf, np.ndarray | Tracer | bool | int | float | complex | np.generic):
+        aval = aval_of(leaf)
+        if is_supported(aval.dtype):
+            return aval
+    elif hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return Aval(tuple(leaf.shape), np.dtype(leaf.dtype))
+    paths, _ = tree_flatten_with_path(tree)
+    where = next((keystr(p[1:]) for p, v in paths if v is leaf), "?")
+    got = getattr(leaf, "dtype", None)
+    if got is not None:
+        raise DtypeError(f"argument {where} of {fun!r} has dtype {got}, which cannot be traced")
+    raise StaticArgumentError(
+        f"argument {where} of {fun!r} is {type(leaf).__name__} {leaf!r}, not an array or a number",
+        hint="mark it static (static_argnums / static_argnames), or register its class as a "
+        "pytree",
+    )
+
+
+def argument_names(fun: Callable[..., Any], dynamic: tuple[Any, Any]) -> list[str | None]:
+    """A readable name for each leaf of `(args, kwargs)`: `x`, `params_0`, `state_mu`."""
+    args, kwargs = dynamic
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    result: list[str | None] = []
+    for path, _ in tree_flatten_with_path((args, kwargs))[0]:
+        part, key, *rest = path
+        head: Any
+        if part.idx == 0:
+            k = key.idx
+            variadic = k >= len(names) or parameters[k].kind is parameters[k].VAR_POSITIONAL
+            head = f"arg{k}" if variadic else names[k]
+        else:
+            head = key.key
+        text = "_".join([str(head), *(_plain(k) for k in rest)])
+        result.append(text if text.isidentifier() else None)
+    return result
+
+
+def _plain(key: Any) -> str:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return "x"
