@@ -9,6 +9,7 @@ from stax import dtypes, errors, lax, numpy, tree
 from stax.core import text as _text
 from stax.core.graph import Graph
 from stax.errors import StaxError
+from stax.numpy.at import at
 from stax.transforms.checkpoint import (
     checkpoint,
     checkpoint_name,
@@ -40,6 +41,7 @@ __all__ = [
     "JointGraph",
     "ShapeDtypeStruct",
     "StaxError",
+    "at",
     "checkpoint",
     "checkpoint_name",
     "checkpoint_policies",
