@@ -49,11 +49,11 @@ C_TYPES: dict[str, str] = {
 class ScalarOp:
     """One row. ``c`` and ``triton`` are a spelling, or one for each class of operand type.
 
-    The classes are ``f`` (floating), ``i`` (signed), ``u`` (unsigned), ``b`` (Boolean); a class
-    that is absent falls back from ``u`` to ``i`` and from ``b`` to ``i``. ``operand`` is the
-    position of the operand whose type chooses the spelling. ``symbolic`` is the same operation on
-    index expressions, for integers. ``pick`` looks at the intervals of integer operands and may
-    name the operand that the result is bound to equal.
+    The classes are ``f`` (floating), ``i`` (signed), ``u`` (unsigned), ``b`` (Boolean). A class that
+    is absent falls back from ``u`` to ``i`` and from ``b`` to ``i``; an empty text means no code.
+    ``operand`` is the position of the operand whose type chooses the spelling. ``symbolic`` is the
+    same operation on index expressions, for integers. ``pick`` looks at the intervals of integer
+    operands and may name the operand that the result is bound to equal.
     """
 
     name: str
@@ -127,8 +127,8 @@ def spelling(
     choice = row.c if language == "c" else row.triton
     if isinstance(choice, dict):
         kind = type_class(dtype)
-        found = choice.get(kind) or (choice.get("i") if kind in "ub" else None)
-        if found is None:
+        found = choice.get(kind, choice.get("i", "") if kind in "ub" else "")
+        if not found:
             raise DtypeError(f"scalar operation {row.name} has no {language} code for {dtype}")
         choice = found
     return choice.format(*operands, t=type_tag(dtype), ct=c_type(dtype), n=n)
@@ -271,11 +271,20 @@ def _row(name: str, arity: int, numpy: Callable[..., Any], c: Spelling, **fields
     register(ScalarOp(name=name, arity=arity, numpy=numpy, c=c, **fields))
 
 
-def _function(name: str, arity: int, numpy: Callable[..., Any], flops: float, triton: Spelling,
-              **fields: Any) -> None:  # fmt: skip
-    """A row whose C code is a function of the back end's mathematical library."""
+def _function(
+    name: str,
+    arity: int,
+    numpy: Callable[..., Any],
+    flops: float,
+    triton: Spelling,
+    kinds: str = "f",
+    **fields: Any,
+) -> None:
+    """A row whose C code is a function of the back end's library, for operands of ``kinds``."""
     operands = ", ".join(f"{{{k}}}" for k in range(arity))
-    _row(name, arity, numpy, f"stax_{name}_{{t}}({operands})", flops=flops, triton=triton, **fields)
+    text = f"stax_{name}_{{t}}({operands})"
+    c = {kind: text if kind in kinds else "" for kind in "fib"}
+    _row(name, arity, numpy, c, flops=flops, triton=triton, **fields)
 
 
 def _compare(name: str, numpy: Callable[..., Any], symbol: str) -> None:
@@ -303,26 +312,29 @@ _row("neg", 1, np.negative, {"f": "(-{0})", "i": "({ct})(-{0})"},
      triton="(-{0})", interval=ranges.neg, symbolic=lambda a: -a)  # fmt: skip
 _row("abs", 1, np.absolute, {"f": "stax_abs_{t}({0})", "i": "stax_abs_{t}({0})", "u": "{0}"},
      triton="tl.abs({0})", interval=ranges.absolute, pick=_pick_nonnegative)  # fmt: skip
-_function("sign", 1, np.sign, 2.0, "stax_sign({0})", interval=ranges.sign)
-_function("floordiv", 2, np.floor_divide, 8.0, "stax_floordiv({0}, {1})", interval=ranges.floordiv,
+_function("sign", 1, np.sign, 2.0, "stax_sign({0})", kinds="fi", interval=ranges.sign)
+_function("floordiv", 2, np.floor_divide, 8.0, "stax_floordiv({0}, {1})", kinds="fi",
+          interval=ranges.floordiv,
           symbolic=_unless_zero(symbolic.floordiv))  # fmt: skip
-_function("mod", 2, np.remainder, 8.0, "stax_mod({0}, {1})", interval=ranges.mod,
+_function("mod", 2, np.remainder, 8.0, "stax_mod({0}, {1})", kinds="fi", interval=ranges.mod,
           symbolic=_unless_zero(symbolic.mod))  # fmt: skip
-_function("fmod", 2, np.fmod, 8.0, "stax_fmod({0}, {1})", interval=ranges.fmod)
+_function("fmod", 2, np.fmod, 8.0, "stax_fmod({0}, {1})", kinds="fi", interval=ranges.fmod)
 _function("max", 2, np.maximum, 1.0,
-          "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+          "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)", kinds="fib",
           interval=ranges.maximum, symbolic=symbolic.maximum, pick=_pick_larger)  # fmt: skip
 _function("min", 2, np.minimum, 1.0,
-          "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+          "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)", kinds="fib",
           interval=ranges.minimum, symbolic=symbolic.minimum, pick=_pick_smaller)  # fmt: skip
-_function("fmax", 2, np.fmax, 1.0, "tl.maximum({0}, {1})", interval=ranges.maximum)
-_function("fmin", 2, np.fmin, 1.0, "tl.minimum({0}, {1})", interval=ranges.minimum)
+_function("fmax", 2, np.fmax, 1.0, "tl.maximum({0}, {1})", kinds="fib", interval=ranges.maximum)
+_function("fmin", 2, np.fmin, 1.0, "tl.minimum({0}, {1})", kinds="fib", interval=ranges.minimum)
 _function("relu", 1, _relu, 1.0,
-          "tl.maximum({0}, 0.0, propagate_nan=tl.PropagateNan.ALL)",
+          "tl.maximum({0}, 0.0, propagate_nan=tl.PropagateNan.ALL)", kinds="fib",
           interval=ranges.relu, pick=_pick_nonnegative)  # fmt: skip
-_function("pow", 2, np.power, 40.0, "libdevice.pow({0}, {1})", interval=ranges.power,
+_function("pow", 2, np.power, 40.0, "libdevice.pow({0}, {1})", kinds="fi", interval=ranges.power,
           transcendental=True)  # fmt: skip
-_row("integer_pow", 1, _integer_pow, "stax_integer_pow_{t}({0}, {n})", params=1, flops=2.0,
+_row("integer_pow", 1, _integer_pow,
+     {"f": "stax_integer_pow_{t}({0}, {n})", "i": "stax_integer_pow_{t}({0}, {n})", "b": ""},
+     triton="stax_integer_pow({0}, {n})", params=1, flops=2.0,
      interval=_integer_power_interval)  # fmt: skip
 
 _compare("eq", np.equal, "==")
@@ -356,8 +368,12 @@ for _name, _numpy, _symbol, _rule in (
     _row(_name, 2, _numpy, {"i": f"({{0}} {_symbol} {{1}})"}, interval=_rule)
 _row("bitwise_not", 1, np.bitwise_not, {"i": "({ct})(~{0})", "b": "({0} ^ 1)"},
      triton={"i": "(~{0})", "b": "({0} ^ 1)"}, interval=ranges.bitwise_not)  # fmt: skip
-_function("shift_left", 2, np.left_shift, 1.0, "({0} << {1})", interval=ranges.shift_left)
-_function("shift_right", 2, np.right_shift, 1.0, "({0} >> {1})", interval=ranges.shift_right)
+_function(
+    "shift_left", 2, np.left_shift, 1.0, "({0} << {1})", kinds="i", interval=ranges.shift_left
+)
+_function(
+    "shift_right", 2, np.right_shift, 1.0, "({0} >> {1})", kinds="i", interval=ranges.shift_right
+)
 
 for _name, _numpy, _triton in (
     ("floor", np.floor, "tl.floor({0})"),

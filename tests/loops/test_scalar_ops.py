@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
+from stax.backends.c.vecmath import function_table
 from stax.errors import DtypeError
 from stax.loops.handlers import Counter
 from stax.loops.ops import handling, ops
@@ -132,3 +135,17 @@ def test_handler_is_restored_after_an_error() -> None:
             raise ZeroDivisionError
         ops.add(F32, F32)
     assert outer.operations == 1
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "i4", "i8", "u1", "u8", "?"])
+def test_every_c_function_that_is_named_exists(dtype: str) -> None:
+    kind = np.dtype(dtype)
+    table = function_table()
+    for row in SCALAR_OPS.values():
+        types = (BOOL, kind, kind) if row.operand else (kind,) * row.arity
+        try:
+            text = spelling(row, types, "c", ("a", "b", "c")[: row.arity], 2)
+        except DtypeError:
+            continue
+        named = re.findall(r"stax_(\w+)\(", text)
+        assert all(name in table for name in named), text
