@@ -49,11 +49,11 @@ C_TYPES: dict[str, str] = {
 class ScalarOp:
     """One row. ``c`` and ``triton`` are a spelling, or one for each class of operand type.
 
-    The classes are ``f`` (floating), ``i`` (signed), ``u`` (unsigned), ``b`` (Boolean). A class that
-    is absent falls back from ``u`` to ``i`` and from ``b`` to ``i``; an empty text means no code.
-    ``operand`` is the position of the operand whose type chooses the spelling. ``symbolic`` is the
-    same operation on index expressions, for integers. ``pick`` looks at the intervals of integer
-    operands and may name the operand that the result is bound to equal.
+    The classes are ``f`` (floating), ``i`` (signed), ``u`` (unsigned), ``b`` (Boolean). A class
+    that is absent falls back from ``u`` to ``i`` and from ``b`` to ``i``; an empty text means no
+    code. ``operand`` is the position of the operand whose type chooses the spelling. ``symbolic``
+    is the same operation on index expressions, for integers. ``pick`` looks at the intervals of
+    integer operands and may name the operand that the result is bound to equal.
     """
 
     name: str
