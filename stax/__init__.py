@@ -31,6 +31,7 @@ from stax.transforms.grad import (
     vjp,
 )
 from stax.transforms.inspect import ShapeDtypeStruct, eval_shape, make_ir, make_jaxpr
+from stax.transforms.jit import jit
 from stax.transforms.joint import JointGraph, joint_graph
 from stax.transforms.vmap import vmap
 
@@ -59,6 +60,7 @@ __all__ = [
     "jacfwd",
     "jacobian",
     "jacrev",
+    "jit",
     "joint_graph",
     "jvp",
     "lax",

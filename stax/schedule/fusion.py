@@ -22,6 +22,7 @@ from stax.schedule.kernel import (
     access_of,
     common_refinement,
     mapped_indexes,
+    without_trivial_merges,
 )
 
 
@@ -73,7 +74,7 @@ def fuse(
                 made_at[name] = len(order)
             order.append(step)
             continue
-        body = step.body
+        body = without_trivial_merges(step.body)
         reads = [a.buffer for a in body.reads]
         writes = [a.buffer for a in body.writes]
         earliest = max((made_at[b] for b in (*reads, *writes) if b in made_at), default=0)

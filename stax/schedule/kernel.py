@@ -19,9 +19,9 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from stax.loops.body import Access, Body
+from stax.loops.body import Access, Body, Instr
 from stax.loops.symbolic import (
     Expr,
     Symbol,
@@ -110,6 +110,24 @@ class Kernel:
                 member.indexes = mapped_indexes(member, space, split)
 
 
+def without_trivial_merges(body: Body) -> Body:
+    """The body with a reduction or scan over a single element replaced by that element."""
+    if body.reduction_loops or not any(i.op in ("reduction", "scan") for i in body.instrs):
+        return body
+    instrs: list[Instr] = []
+    place: dict[int, int] = {}
+    components: dict[int, tuple[int, ...]] = {}
+    for n, i in enumerate(body.instrs):
+        if i.op in ("reduction", "scan"):
+            components[n] = i.args
+        elif i.op == "project":
+            place[n] = place[components[i.args[0]][i.attrs[0]]]
+        else:
+            place[n] = len(instrs)
+            instrs.append(i._replace(args=tuple(place[a] for a in i.args)))
+    return replace(body, instrs=tuple(instrs))
+
+
 def space_symbols(space: Sequence[int]) -> tuple[Symbol, ...]:
     """One symbol for each extent: `x0, x1, ...`."""
     return tuple(symbol(f"x{k}", 0, n - 1) for k, n in enumerate(space))
@@ -196,4 +214,5 @@ __all__ = [
     "segment",
     "space_symbols",
     "substitute_loops",
+    "without_trivial_merges",
 ]

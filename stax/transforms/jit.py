@@ -11,21 +11,21 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from stax.compile import CompileOptions, Compiled, Lowered, Traced, executable
+from stax.compile import CompileOptions, Lowered, Traced
 from stax.core.aval import Aval, aval_of
 from stax.core.graph import Graph
 from stax.core.staging import lift_constants, stage
-from stax.core.trace import EVAL, STATE, Tracer, bind
+from stax.core.trace import Tracer, bind
 from stax.dtypes import is_supported
 from stax.errors import DtypeError, StaticArgumentError
 from stax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from stax.transforms.jit_call import jit_p
 
 
 __all__ = ["JitFunction", "jit"]

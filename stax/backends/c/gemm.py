@@ -304,8 +304,9 @@ def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
 
     Types are f32, f64, c64, c128 and i8 to u64. The text needs `vecmath.PREAMBLE` before it and
     exports `stax_bind_blas(void *const *table)`, to be called once with `Blas.pointer_table()`
-    before the first product; without a BLAS, or with `use_blas` off, the call is harmless. All matrices are row-major; `ta`, `tb` say that a matrix
-    is stored transposed; `lda`, `ldb`, `ldc` are row lengths in memory, in elements.
+    before the first product; without a BLAS, or with `use_blas` off, the call is harmless. All
+    matrices are row-major; `ta`, `tb` say that a matrix is stored transposed; `lda`, `ldb`, `ldc`
+    are row lengths in memory, in elements.
     """
     blas = find_blas() if use_blas else None
     wide = blas is None or blas.integer_bits == 64

@@ -1,0 +1,417 @@
+"""A whole program as one C translation unit, and the object that runs it.
+
+Input: scheduled kernels and calls over the buffers of a lowered graph.  Output: a `CProgram`: its
+source, its memory plan, and `run`, which makes one C call per execution.  Kernels with the same
+text share a function.  Temporaries live in one arena, kept from call to call; results are fresh
+arrays.  A fallback step calls back into Python from inside the C call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stax.backends.c.emit import KernelSource, emit_kernel
+from stax.backends.c.support import support
+from stax.backends.c.toolchain import require_toolchain
+from stax.backends.c.vecmath import PREAMBLE, definitions, names_in
+from stax.config import options
+from stax.dtypes import DType
+from stax.errors import OutOfBoundsError
+from stax.loops.buffers import (
+    Buffer,
+    BufferTable,
+    ConstBuffer,
+    ExternBuffer,
+    ExternInput,
+    InputBuffer,
+)
+from stax.loops.lower import LoweredGraph
+from stax.loops.scalar_ops import C_TYPES
+from stax.schedule.fusion import CallStep, Scheduled
+from stax.schedule.kernel import Kernel
+from stax.schedule.memory import ArenaPlan, Lifetime, aligned, plan_arena
+
+_CONTEXT = """\
+typedef struct {
+    void *arena;
+    void **constants;
+    void **products;
+    int32_t (*fallback)(int32_t step, void **pointers);
+    int32_t threads;
+} stax_context;
+extern int posix_memalign(void **, size_t, size_t);
+extern void free(void *);
+typedef void (*stax_product_f32)(int64_t, int, int, int64_t, int64_t, int64_t, const float *,
+    int64_t, int64_t, const float *, int64_t, int64_t, float *, int64_t, int64_t);
+typedef void (*stax_product_f64)(int64_t, int, int, int64_t, int64_t, int64_t, const double *,
+    int64_t, int64_t, const double *, int64_t, int64_t, double *, int64_t, int64_t);
+"""
+_OUT_OF_MEMORY = -1
+_FALLBACK_FAILED = -2
+_BITS = 32
+
+
+class Context(ctypes.Structure):
+    """What a program's C code is given beside its inputs and outputs."""
+
+    _fields_ = (
+        ("arena", ctypes.c_void_p),
+        ("constants", ctypes.c_void_p),
+        ("products", ctypes.c_void_p),
+        ("fallback", ctypes.c_void_p),
+        ("threads", ctypes.c_int32),
+    )
+
+
+_FALLBACK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)
+
+
+@dataclass
+class ProgramSource:
+    """The text of a program and everything decided on the way."""
+
+    text: str
+    kernels: list[KernelSource]
+    order: list[Scheduled]
+    plan: ArenaPlan
+    inputs: list[InputBuffer]
+    outputs: list[Buffer]
+    constants: list[ConstBuffer]
+    fallbacks: list[list[ExternBuffer]] = field(default_factory=list)
+    table: BufferTable | None = None
+
+
+def c_type_of(dtype: DType) -> str:
+    """The C type of a buffer; opaque bytes for dtypes that only fallbacks touch."""
+    return C_TYPES.get(dtype.name, "char")
+
+
+def emit_program(lowered: LoweredGraph, order: Sequence[Scheduled]) -> ProgramSource:
+    """Print the program that runs `order` over the buffers of `lowered`."""
+    table = lowered.table
+    dtypes = {b.name: b.dtype for b in table}
+    names = {b.name: f"b{k}" for k, b in enumerate(table)}
+    uses = _Uses(order, lowered.outputs)
+    kernels: list[KernelSource] = []
+    functions: dict[str, str] = {}
+    definitions_text: list[str] = []
+    lifetimes = uses.lifetimes(lambda name: table[name].nbytes, _arena_names(lowered, uses))
+    calls: list[str] = []
+    fallbacks: list[list[ExternBuffer]] = []
+    workspaces: list[tuple[int, str]] = []
+    for step, item in enumerate(order):
+        if isinstance(item, CallStep):
+            calls.append(_call_text(lowered, item, fallbacks, names))
+            continue
+        source = emit_kernel(item, dtypes, lambda name, s=step: uses.escapes(name, s))
+        number = len(kernels)
+        kernels.append(source)
+        function = functions.get(source.key)
+        if function is None:
+            function = functions[source.key] = source.name
+            definitions_text.append(
+                f"static int32_t {function}({source.signature}) {{\n{source.body}\n}}\n"
+            )
+        work = "0"
+        if source.workspace:
+            name = f"work_{step}"
+            lifetimes.append(Lifetime(name, source.workspace, step, step))
+            workspaces.append((step, name))
+            work = f"arena + @{name}@"
+        arguments = ", ".join([*(names[n] for n in source.parameters), work, "ctx->threads"])
+        if source.checks:
+            calls.append(
+                f"bad = {function}({arguments});\n"
+                f"    if (bad) {{ code = {number * _BITS + 1} + __builtin_ctz(bad); goto done; }}"
+            )
+        else:
+            calls.append(f"{function}({arguments});")
+    plan = plan_arena(lifetimes)
+    lines = [_declare(lowered, plan, names)]
+    for call in calls:
+        lines.append("    " + call)
+    body = "\n".join(lines)
+    for _, name in workspaces:
+        body = body.replace(f"@{name}@", str(plan.offsets[name]))
+    text_kernels = "\n".join(definitions_text)
+    text = "".join(
+        (
+            PREAMBLE,
+            _CONTEXT,
+            definitions(names_in(text_kernels), preamble=False),
+            text_kernels,
+            _run_text(body, plan),
+        )
+    )
+    inputs = [b for b in table if isinstance(b, InputBuffer)]
+    constants = [b for b in table if isinstance(b, ConstBuffer)]
+    outputs = [table[n] for n in lowered.outputs]
+    return ProgramSource(
+        text, kernels, list(order), plan, inputs, outputs, constants, fallbacks, table
+    )
+
+
+class _Uses:
+    """Which steps write and read each buffer."""
+
+    def __init__(self, order: Sequence[Scheduled], outputs: Sequence[str]) -> None:
+        self.outputs = set(outputs)
+        self.first: dict[str, int] = {}
+        self.last: dict[str, int] = {}
+        self.writers: dict[str, set[int]] = {}
+        self.readers: dict[str, set[int]] = {}
+        for step, item in enumerate(order):
+            if isinstance(item, Kernel):
+                reads = [a.buffer for m in item.members for a in m.body.reads]
+                writes = [n for m in item.members for n in m.writes]
+            else:
+                reads, writes = list(item.reads), list(item.writes)
+            for name in writes:
+                self.first.setdefault(name, step)
+                self.writers.setdefault(name, set()).add(step)
+                self.last[name] = step
+            for name in reads:
+                self.readers.setdefault(name, set()).add(step)
+                self.last[name] = step
+
+    def escapes(self, name: str, step: int) -> bool:
+        """True when something outside step `step` needs the buffer in memory."""
+        if name in self.outputs or self.writers.get(name) != {step}:
+            return True
+        return bool(self.readers.get(name, set()) - {step})
+
+    def in_memory(self, name: str) -> bool:
+        """True when the buffer exists in memory at all."""
+        steps = self.writers.get(name, set())
+        return any(self.escapes(name, s) for s in steps)
+
+    def lifetimes(self, nbytes: Callable[[str], int], names: Sequence[str]) -> list[Lifetime]:
+        """Lifetimes of the temporaries."""
+        return [Lifetime(n, nbytes(n), self.first[n], self.last[n]) for n in names]
+
+
+def _arena_names(lowered: LoweredGraph, uses: _Uses) -> list[str]:
+    return [n for n in uses.first if n not in uses.outputs and uses.in_memory(n)]
+
+
+def _declare(lowered: LoweredGraph, plan: ArenaPlan, names: dict[str, str]) -> str:
+    """Declarations of the pointers of all buffers."""
+    lines = []
+    inputs = constants = 0
+    outputs = {name: k for k, name in enumerate(lowered.outputs)}
+    for buffer in lowered.table:
+        name, ct = buffer.name, c_type_of(buffer.dtype)
+        pointer = names[name]
+        if isinstance(buffer, InputBuffer):
+            lines.append(f"    const {ct} *{pointer} = in[{inputs}];")
+            inputs += 1
+        elif isinstance(buffer, ConstBuffer):
+            lines.append(f"    const {ct} *{pointer} = ctx->constants[{constants}];")
+            constants += 1
+        elif name in outputs:
+            lines.append(f"    {ct} *{pointer} = out[{outputs[name]}];")
+        elif name in plan.offsets:
+            lines.append(f"    {ct} *{pointer} = ({ct} *)(arena + {plan.offsets[name]});")
+    return "\n".join(lines)
+
+
+def _run_text(body: str, plan: ArenaPlan) -> str:
+    size = aligned(plan.nbytes)
+    if size:
+        take = (
+            "    char *arena = __atomic_exchange_n(&ctx->arena, 0, __ATOMIC_ACQ_REL);\n"
+            f"    if (!arena && posix_memalign((void **)&arena, 64, {size})) return -1;\n"
+        )
+        give = (
+            "    arena = __atomic_exchange_n(&ctx->arena, arena, __ATOMIC_ACQ_REL);\n"
+            "    if (arena) free(arena);\n"
+        )
+    else:
+        take = "    char *arena = 0;\n    (void)arena;\n"
+        give = ""
+    return (
+        "int32_t stax_run(void **in, void **out, stax_context *ctx) {\n"
+        "    int32_t code = 0, bad = 0;\n    (void)bad;\n"
+        f"{take}{body}\n"
+        f"    goto done;\ndone:;\n{give}    return code;\n}}\n"
+        "void stax_release(stax_context *ctx) {\n"
+        "    void *arena = __atomic_exchange_n(&ctx->arena, 0, __ATOMIC_ACQ_REL);\n"
+        "    if (arena) free(arena);\n}\n"
+    )
+
+
+def _call_text(
+    lowered: LoweredGraph,
+    item: CallStep,
+    fallbacks: list[list[ExternBuffer]],
+    names: dict[str, str],
+) -> str:
+    results = [lowered.table[n] for n in item.writes]
+    first = results[0]
+    assert isinstance(first, ExternBuffer)
+    if first.extern_kind == "matmul":
+        return _product_text(first, names)
+    number = len(fallbacks)
+    made = [b for b in results if isinstance(b, ExternBuffer)]
+    fallbacks.append(made)
+    pointers = [f"(void *){names[i.buffer]}" for i in first.inputs]
+    pointers += [f"(void *){names[b.name]}" for b in made]
+    return (
+        f"{{ void *list[] = {{ {', '.join(pointers)} }};\n"
+        f"      if (ctx->fallback({number}, list)) {{ code = {_FALLBACK_FAILED}; goto done; }} }}"
+    )
+
+
+def _product_text(buffer: ExternBuffer, names: dict[str, str]) -> str:
+    p = buffer.params
+    b, m, n, k = p["b"], p["m"], p["n"], p["k"]
+    tag = "f32" if buffer.dtype == np.float32 else "f64"
+    left = _operand(buffer.inputs[0], m, k, names)
+    right = _operand(buffer.inputs[1], k, n, names)
+    slot = 0 if tag == "f32" else 1
+    return (
+        f"((stax_product_{tag})ctx->products[{slot}])({b}, {left[0]}, {right[0]}, {m}, {n}, {k}, "
+        f"{left[1]}, {right[1]}, {names[buffer.name]}, {n}, {m * n});"
+    )
+
+
+def _operand(
+    operand: ExternInput, rows: int, columns: int, names: dict[str, str]
+) -> tuple[int, str]:
+    """Whether a `[B, rows, columns]` view is stored transposed, and `pointer, ld, stride` in C."""
+    batch, row, column = operand.layout.strides
+    pointer = f"{names[operand.buffer]} + {operand.layout.offset}"
+    if operand.layout.shape[0] == 1:
+        batch = 0
+    straight = (columns == 1 or column == 1) and (rows == 1 or row >= columns)
+    if straight:
+        return 0, f"{pointer}, {row if rows > 1 else columns}, {batch}"
+    return 1, f"{pointer}, {column if columns > 1 else rows}, {batch}"
+
+
+class CProgram:
+    """A compiled program; `run` may be called from many threads at once."""
+
+    def __init__(self, source: ProgramSource, timings: dict[str, float]) -> None:
+        self.source = source
+        start = time.perf_counter()
+        toolchain = require_toolchain()
+        path = toolchain.cached(source.text)
+        self.from_cache = path is not None
+        self.library = toolchain.load(source.text)
+        timings["compiler"] = time.perf_counter() - start
+        start = time.perf_counter()
+        handle = self.library.handle
+        self._run = handle.stax_run
+        self._run.restype = ctypes.c_int32
+        self._release = handle.stax_release
+        shared = support()
+        self._keep: list[Any] = [np.ascontiguousarray(b.value) for b in source.constants]
+        constants = (ctypes.c_void_p * max(len(self._keep), 1))(
+            *(a.ctypes.data for a in self._keep)
+        )
+        products = (ctypes.c_void_p * len(shared.products))(*shared.products)
+        self._failure = threading.local()
+        callback = _FALLBACK_TYPE(self._fallback)
+        self._keep += [constants, products, callback, shared]
+        self.context = Context(
+            None,
+            ctypes.cast(constants, ctypes.c_void_p),
+            ctypes.cast(products, ctypes.c_void_p),
+            ctypes.cast(callback, ctypes.c_void_p) if source.fallbacks else None,
+            options().num_threads,
+        )
+        self._out = [(b.shape, b.dtype) for b in source.outputs]
+        self._in = [(b.shape, b.dtype) for b in source.inputs]
+        timings["load"] = time.perf_counter() - start
+
+    @property
+    def entry(self) -> int:
+        """The address of the C function `run(inputs, outputs, context)`."""
+        return self.library.address("stax_run")
+
+    def run(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+        """Run on NumPy values of the program's types; returns fresh arrays."""
+        arrays = [
+            np.ascontiguousarray(v, dtype).reshape(shape)
+            for v, (shape, dtype) in zip(values, self._in, strict=True)
+        ]
+        arrays = [a if a.flags.aligned else a.copy() for a in arrays]
+        outs = [np.empty(shape, dtype) for shape, dtype in self._out]
+        inputs = (ctypes.c_void_p * max(len(arrays), 1))(*(a.ctypes.data for a in arrays))
+        outputs = (ctypes.c_void_p * max(len(outs), 1))(*(a.ctypes.data for a in outs))
+        code = self._run(inputs, outputs, ctypes.byref(self.context))
+        if code:
+            self.fail(code)
+        return outs
+
+    def fail(self, code: int) -> None:
+        """Raise the error that a return code of the program stands for."""
+        if code == _OUT_OF_MEMORY:
+            raise MemoryError(
+                f"a compiled program needs {self.source.plan.nbytes:,} bytes for temporaries"
+            )
+        if code == _FALLBACK_FAILED:
+            error = self._failure.error
+            self._failure.error = None
+            raise error
+        kernel = self.source.kernels[(code - 1) // _BITS]
+        size = kernel.checks[min((code - 1) % _BITS, len(kernel.checks) - 1)]
+        raise OutOfBoundsError(
+            f"an index is out of bounds for an axis of size {size} (valid: -{size} to {size - 1})",
+            op=kernel.name,
+            hint="indices are checked at run time; use mode='clip' or mode='fill' to allow others",
+        )
+
+    def _fallback(self, step: int, pointers: int) -> int:
+        """Run one fallback step on the memory of its buffers."""
+        try:
+            results = self.source.fallbacks[step]
+            first = results[0]
+            eqn = first.params["eqn"]
+            table = ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p))
+            args = []
+            for k, operand in enumerate(first.inputs):
+                assert self.source.table is not None
+                args.append(_view(table[k] or 0, operand, self.source.table[operand.buffer]))
+            with np.errstate(all="ignore"):
+                outs = eqn.prim.impl(*args, **eqn.params)
+            outs = tuple(outs) if eqn.prim.multi else (outs,)
+            for k, (buffer, out) in enumerate(zip(results, outs, strict=True)):
+                target = _memory(table[len(first.inputs) + k] or 0, buffer)
+                target[...] = np.asarray(out).astype(buffer.dtype, copy=False)
+        except BaseException as error:  # carried across the C frames, raised by `fail`
+            self._failure.error = error
+            return 1
+        return 0
+
+    def __del__(self) -> None:
+        release = getattr(self, "_release", None)
+        context = getattr(self, "context", None)
+        if release is not None and context is not None:
+            release(ctypes.byref(context))
+
+
+def _memory(address: int, buffer: Buffer) -> np.ndarray[Any, Any]:
+    if buffer.nbytes == 0:
+        return np.empty(buffer.shape, buffer.dtype)
+    raw = (ctypes.c_char * buffer.nbytes).from_address(address)
+    return np.frombuffer(raw, buffer.dtype).reshape(buffer.shape)
+
+
+def _view(address: int, operand: ExternInput, buffer: Buffer) -> np.ndarray[Any, Any]:
+    """The operand's elements, copied out of the program's memory."""
+    layout, dtype = operand.layout, operand.dtype
+    if 0 in layout.shape:
+        return np.empty(layout.shape, dtype)
+    flat = _memory(address, buffer).reshape(-1)
+    strides = tuple(s * dtype.itemsize for s in layout.strides)
+    start = flat[layout.offset :]
+    return np.lib.stride_tricks.as_strided(start, layout.shape, strides).copy()

@@ -1,0 +1,54 @@
+"""The support library: what programs share, compiled once for a machine.
+
+Input: the toolchain.  Output: addresses of the matrix products, bound to the BLAS that NumPy
+loaded.  A program calls them through the pointers in its context, so its own translation unit
+holds nothing but its kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+from stax.backends.c.gemm import find_blas, gemm_source
+from stax.backends.c.toolchain import Library, require_toolchain
+from stax.backends.c.vecmath import PREAMBLE
+
+GEMM_TAGS = ("f32", "f64")
+
+_EXPORT = """
+void stax_product_{t}(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
+        const {ct} *a, int64_t lda, int64_t sa, const {ct} *b, int64_t ldb, int64_t sb,
+        {ct} *c, int64_t ldc, int64_t sc) {{
+    stax_gemm_batch_{t}(batch, ta, tb, m, n, k, a, lda, sa, b, ldb, sb, 0, c, ldc, sc);
+}}
+"""
+
+
+class Support:
+    """The loaded support library."""
+
+    def __init__(self, library: Library, keep: Any) -> None:
+        self.library = library
+        self._keep = keep
+        self.products = tuple(library.address(f"stax_product_{t}") for t in GEMM_TAGS)
+
+
+@functools.cache
+def support() -> Support:
+    """The support library, built or taken from the cache.
+
+    Raises:
+      CompilerNotFoundError: there is no working compiler.
+    """
+    source = PREAMBLE + gemm_source(GEMM_TAGS)
+    for tag, ct in (("f32", "float"), ("f64", "double")):
+        source += _EXPORT.format(t=tag, ct=ct)
+    library = require_toolchain().load(source, opt="-O2")
+    blas = find_blas()
+    table = None
+    if blas is not None:
+        table = blas.pointer_table()
+        library.handle.stax_bind_blas(ctypes.cast(table, ctypes.c_void_p))
+    return Support(library, (blas, table))

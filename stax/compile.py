@@ -1,0 +1,381 @@
+"""The driver: from a graph to a program, through every stage.
+
+Input: the Graph of a traced function and options.  Output: an executable, made once and kept on
+the graph.  `Traced`, `Lowered` and `Compiled` are the same way in steps, for looking inside:
+every stage prints as text and its time is recorded.
+
+This is the only module that knows the whole pipeline.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from stax.backends.c.program import CProgram, ProgramSource, emit_program
+from stax.backends.c.toolchain import find_toolchain
+from stax.backends.reference import ReferenceProgram
+from stax.config import options as process_options
+from stax.core.graph import Graph, check_graph
+from stax.core.staging import eval_graph
+from stax.core.trace import EVAL, use_trace
+from stax.errors import ConfigurationError, StrictModeError
+from stax.loops.buffers import Buffer, ExternBuffer
+from stax.loops.lower import FallbackNote, LoweredGraph, lower
+from stax.pytree import PyTreeDef, tree_unflatten
+from stax.schedule.fusion import CallStep, LoopStep, Scheduled, Step, fuse
+from stax.schedule.kernel import Kernel
+from stax.transforms.partition import Partition, partition
+from stax.transforms.phases import split_joint
+from stax.transforms.rematerialise import rematerialise
+from stax.transforms.simplify import dce, inline_calls, simplify
+
+BACKENDS = ("c", "numpy", "triton")
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What distinguishes two compilations of one graph.
+
+    `materialise` ("default", "all", "none"), `merge` (common subexpressions), `prune` (dead code),
+    `fuse` and `recompute` switch single passes, for tests that show that none changes a result.
+    """
+
+    backend: str = "c"
+    memory_budget: int | float | str | None = None
+    strict: bool = False
+    materialise: str = "default"
+    merge: bool = True
+    prune: bool = True
+    fuse: bool = True
+    recompute: bool = True
+
+    @staticmethod
+    def of(
+        backend: str | None = None,
+        memory_budget: int | float | str | None = None,
+        strict: bool | None = None,
+        **switches: Any,
+    ) -> CompileOptions:
+        """Options with the process's defaults filled in.
+
+        Raises:
+          ConfigurationError: the backend is unknown.
+        """
+        process = process_options()
+        chosen = backend or process.backend or "c"
+        if chosen not in BACKENDS:
+            raise ConfigurationError(f"backend={backend!r} is not one of {', '.join(BACKENDS)}")
+        return CompileOptions(
+            chosen,
+            memory_budget,
+            process.strict if strict is None else strict,
+            **switches,
+        )
+
+
+class Counters:
+    """How often the stages ran in this process, for tests and for the curious."""
+
+    def __init__(self) -> None:
+        self.lowered = 0
+        self.compiled = 0
+        self.compiler_runs = 0
+
+
+counters = Counters()
+_lock = threading.RLock()
+
+
+@contextmanager
+def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - start
+
+
+def prepared(graph: Graph, options: CompileOptions, timings: dict[str, float]) -> Graph:
+    """The graph that is lowered: calls inlined, simplified, recomputation decided."""
+    with _timed(timings, "transform"):
+        flat = inline_calls(graph)
+        if options.merge:
+            flat = simplify(flat)
+        if options.prune:
+            flat = dce(flat)
+    with _timed(timings, "partition"):
+        if options.recompute:
+            flat = rematerialise(flat)
+    if "check" in process_options().debug:
+        check_graph(flat)
+    return flat
+
+
+def steps_of(lowered: LoweredGraph) -> list[Step]:
+    """The work of a lowered graph in order; results of one call are one step."""
+    steps: list[Step] = []
+    seen: set[str] = set()
+    for buffer in lowered.computed:
+        if isinstance(buffer, ExternBuffer):
+            if buffer.call in seen:
+                continue
+            seen.add(buffer.call)
+            together = [
+                b
+                for b in lowered.computed
+                if isinstance(b, ExternBuffer) and b.call == buffer.call
+            ] if buffer.extern_kind == "fallback" else [buffer]
+            reads = tuple(dict.fromkeys(i.buffer for i in buffer.inputs))
+            if all(0 in b.shape for b in together):
+                continue
+            steps.append(CallStep(buffer.call, reads, tuple(b.name for b in together)))
+        elif 0 not in buffer.shape:
+            for k, body in enumerate(buffer.bodies):  # type: ignore[attr-defined]  # computed
+                if k and 0 in buffer.ranges:
+                    continue
+                steps.append(LoopStep(body))
+    return steps
+
+
+@dataclass
+class Lowered:
+    """A lowered and scheduled function; nothing is compiled.
+
+    Attributes:
+      partition: what is saved and recomputed between forward and backward (None without one).
+      buffers: everything that is written to memory, with loops, layout and text.
+      kernels: the scheduled kernels.
+      fallbacks: operations that run outside compiled code, with reasons.
+    """
+
+    graph: Graph
+    prepared: Graph
+    lowered: LoweredGraph
+    order: list[Scheduled]
+    options: CompileOptions
+    timings: dict[str, float]
+    out_tree: PyTreeDef | None = None
+    leaves_of: Callable[..., list[Any]] | None = None
+    _source: ProgramSource | None = None
+
+    @property
+    def partition(self) -> Partition | None:
+        """The decision between forward and backward, None when there is no backward part."""
+        split = split_joint(inline_calls(self.graph))
+        return partition(split) if split.backward else None
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """All buffers, inputs first."""
+        return self.lowered.buffers
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The generated kernels, in order."""
+        return [k for k in self.order if isinstance(k, Kernel)]
+
+    @property
+    def fallbacks(self) -> list[FallbackNote]:
+        """Operations that run outside compiled code."""
+        return self.lowered.fallbacks
+
+    @property
+    def source(self) -> ProgramSource:
+        """The program's text and memory plan."""
+        if self._source is None:
+            with _timed(self.timings, "emit"):
+                self._source = emit_program(self.lowered, self.order)
+        return self._source
+
+    def as_text(self, stage: str = "loops") -> str:
+        """The text of a stage: "graph", "joint", "loops", "schedule" or "source"."""
+        if stage == "graph":
+            return str(self.graph)
+        if stage == "joint":
+            return str(self.prepared)
+        if stage == "loops":
+            return str(self.lowered)
+        if stage == "schedule":
+            return schedule_text(self.order)
+        if stage == "source":
+            return self.source.text
+        raise ValueError(
+            f"stage={stage!r} is not one of 'graph', 'joint', 'loops', 'schedule', 'source'"
+        )
+
+    def compile(self) -> Compiled:
+        """Compile; the result is callable."""
+        return Compiled(self, program_of(self))
+
+
+@dataclass
+class Compiled:
+    """A compiled function of one signature."""
+
+    lowered: Lowered
+    program: CProgram | ReferenceProgram
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves = list(args)
+        if self.lowered.leaves_of is not None:
+            leaves = self.lowered.leaves_of(*args, **kwargs)
+        outs = self.program.run(leaves)
+        tree = self.lowered.out_tree
+        return tree_unflatten(tree, outs) if tree is not None else outs
+
+    @property
+    def source(self) -> str:
+        """The generated source text."""
+        return self.lowered.source.text
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Seconds for each stage."""
+        return self.lowered.timings
+
+    def memory_analysis(self) -> dict[str, int]:
+        """Bytes: of arguments, results, constants, temporaries (the arena), and the peak."""
+        source = self.lowered.source
+        arguments = sum(b.nbytes for b in source.inputs)
+        outputs = sum(b.nbytes for b in source.outputs)
+        return {
+            "argument_bytes": arguments,
+            "output_bytes": outputs,
+            "constant_bytes": sum(b.nbytes for b in source.constants),
+            "temporary_bytes": source.plan.nbytes,
+            "live_peak_bytes": source.plan.live_peak,
+            "peak_bytes": source.plan.nbytes + outputs,
+        }
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Floating-point operations, bytes moved to and from memory, and the number of kernels."""
+        graph = self.lowered.prepared
+        flops = sum(
+            e.prim.cost([a.aval for a in e.inputs], [v.aval for v in e.outputs], e.params)
+            for e in graph.eqns
+        )
+        table = self.lowered.lowered.table
+        moved = 0
+        for item in self.lowered.order:
+            if isinstance(item, CallStep):
+                names = {*item.reads, *item.writes}
+            else:
+                names = {*item.reads, *item.writers}
+            moved += sum(table[n].nbytes for n in names)
+        return {
+            "flops": float(flops),
+            "bytes": float(moved),
+            "kernels": float(len(self.lowered.kernels)),
+            "calls": float(len(self.lowered.order) - len(self.lowered.kernels)),
+        }
+
+
+def schedule_text(order: Sequence[Scheduled]) -> str:
+    """The schedule, one kernel or call a paragraph."""
+    lines = []
+    for item in order:
+        if isinstance(item, CallStep):
+            lines.append(f"{item.name}: {', '.join(item.reads)} -> {', '.join(item.writes)}")
+            continue
+        rows, along = list(item.rows), list(item.along)
+        lines.append(f"{item.name}: rows {rows} along {along}")
+        for member in item.members:
+            writes = ", ".join(member.writes)
+            lines.append(f"  stage {member.stage} {member.role.value}: {writes}")
+    return "\n".join(lines)
+
+
+@dataclass
+class Traced:
+    """A traced function."""
+
+    graph: Graph
+    out_tree: PyTreeDef | None = None
+    options: CompileOptions = field(default_factory=CompileOptions)
+    leaves_of: Callable[..., list[Any]] | None = None
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def lower(self, device: str = "cpu") -> Lowered:
+        """Lower for a device: "cpu", or "cuda:sm_90" and the like."""
+        found = lowered_graph(self.graph, self.options, device, self.timings)
+        found.out_tree, found.leaves_of = self.out_tree, self.leaves_of
+        return found
+
+
+def lowered_graph(
+    graph: Graph,
+    options: CompileOptions,
+    device: str = "cpu",
+    timings: dict[str, float] | None = None,
+) -> Lowered:
+    """The scheduled program of a graph."""
+    times = {} if timings is None else timings
+    flat = prepared(graph, options, times)
+    kind = device.split(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise ConfigurationError(f"device={device!r} is not 'cpu' or 'cuda:sm_NN'")
+    counters.lowered += 1
+    with _timed(times, "lower"):
+        lowered = lower(flat, kind, options.materialise)
+    if options.strict and lowered.fallbacks:
+        notes = "\n  ".join(str(n) for n in lowered.fallbacks)
+        raise StrictModeError(
+            f"strict mode: operations would run outside compiled code:\n  {notes}",
+            hint="replace them, or drop strict=True",
+        )
+    with _timed(times, "schedule"):
+        steps = steps_of(lowered)
+        table = lowered.table
+        order = fuse(steps, lambda n: table[n].nbytes, enabled=options.fuse)
+    return Lowered(graph, flat, lowered, order, options, times)
+
+
+def program_of(lowered: Lowered) -> CProgram | ReferenceProgram:
+    """Compile a lowered program for its backend."""
+    if lowered.options.backend == "numpy":
+        return reference_program(lowered.prepared)
+    source = lowered.source
+    with _lock:
+        counters.compiled += 1
+        program = CProgram(source, lowered.timings)
+        counters.compiler_runs += not program.from_cache
+    return program
+
+
+def executable(graph: Graph, options: CompileOptions) -> CProgram | ReferenceProgram:
+    """The program of a graph, compiled at the first call and kept on the graph."""
+    key = ("executable", options)
+    found: CProgram | ReferenceProgram | None = graph.cache.get(key)
+    if found is not None:
+        return found
+    with _lock:
+        found = graph.cache.get(key)
+        if found is None:
+            found = _compiled(graph, options)
+            graph.cache[key] = found
+    return found
+
+
+def _compiled(graph: Graph, options: CompileOptions) -> CProgram | ReferenceProgram:
+    if options.backend == "numpy" or find_toolchain() is None:
+        return reference_program(inline_calls(graph))
+    return program_of(lowered_graph(graph, options))
+
+
+def reference_program(graph: Graph) -> ReferenceProgram:
+    """The program that interprets `graph` by NumPy."""
+
+    def evaluate(values: Sequence[Any]) -> Sequence[Any]:
+        with use_trace(EVAL):
+            return eval_graph(graph, values)
+
+    return ReferenceProgram(
+        evaluate,
+        [(v.shape, v.dtype) for v in graph.inputs],
+        [(v.shape, v.dtype) for v in graph.outputs],
+    )

@@ -1,0 +1,121 @@
+"""Lowering of contractions: to a call of the matrix product, or to loops where those are better.
+
+Input: two tensors with their contracted and batch axes.  Output: a tensor of shape batch + rows +
+columns.  A call gets strided views `[B, M, K]` and `[B, K, N]`, so that a transpose costs nothing;
+what does not fold into strides is copied.  Products with a vector, tiny products, and dtypes
+without a library routine become a reduction, which fuses with its surroundings.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stax.loops.layout import Index
+from stax.loops.monoids import monoid
+from stax.loops.nodes import Pointwise, Reduction
+from stax.loops.ops import Value, ops
+from stax.loops.scalar_ops import compute_dtype, is_half
+from stax.loops.tensors import BufferTensor, TensorNode, loop_tensor
+
+if TYPE_CHECKING:
+    from stax.loops.lower import Lowering
+
+TINY = 4096  # multiplications up to which a product is a loop
+LIBRARY_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+Axes = tuple[int, ...]
+
+
+def lower_dot(
+    ctx: Lowering,
+    x: TensorNode,
+    y: TensorNode,
+    *,
+    dimension_numbers: tuple[tuple[Axes, Axes], tuple[Axes, Axes]],
+    dtype: np.dtype,
+) -> TensorNode:
+    """The contraction of `x` and `y`, as a matrix product or a reduction."""
+    (xc, yc), (xb, yb) = dimension_numbers
+    xf = tuple(a for a in range(x.ndim) if a not in xc and a not in xb)
+    yf = tuple(a for a in range(y.ndim) if a not in yc and a not in yb)
+    batch = tuple(x.shape[a] for a in xb)
+    rows, columns = tuple(x.shape[a] for a in xf), tuple(y.shape[a] for a in yf)
+    inner = tuple(x.shape[a] for a in xc)
+    b, m, n, k = (math.prod(s) for s in (batch, rows, columns, inner))
+    left = x.permute((*xb, *xf, *xc))
+    right = y.permute((*yb, *yc, *yf))
+    if dtype not in LIBRARY_DTYPES or m == 1 or n == 1 or b * m * n * k <= TINY or k <= 2:
+        # An operand that is read many times is read from memory.
+        if n > 1 and not left.is_realized:
+            left = ctx.realize(x).permute((*xb, *xf, *xc))
+        if m > 1 and not right.is_realized:
+            right = ctx.realize(y).permute((*yb, *yc, *yf))
+        return _as_reduction(left, right, batch, rows, columns, inner, dtype)
+    operands = (
+        _matrix(ctx, left, (b, m, k)),
+        _matrix(ctx, right, (b, k, n)),
+    )
+    params = {"b": b, "m": m, "n": n, "k": k}
+    (product,) = ctx.call("matmul", operands, [((b, m, n), dtype)], params)
+    return product.reshape((*batch, *rows, *columns))
+
+
+def _matrix(ctx: Lowering, node: TensorNode, shape: tuple[int, int, int]) -> BufferTensor:
+    """A strided view of this shape with unit stride along its rows or its columns."""
+    memory = node.reshape(shape).realize(ctx.table, ctx.origins, "read by a matrix product")
+    memory = memory.strided(ctx.table)
+    assert memory.layout is not None
+    _, rows, columns = memory.layout.strides
+    if _unit(shape[2], columns) and _leading(shape[1], rows, shape[2]):
+        return memory
+    if _unit(shape[1], rows) and _leading(shape[2], columns, shape[1]):
+        return memory
+    load = memory.loader()
+    copy = loop_tensor(Pointwise(shape, load, memory.dtype), [memory])
+    return copy.realize(ctx.table, ctx.origins, "a copy for a matrix product").strided(ctx.table)
+
+
+def _unit(extent: int, stride: int) -> bool:
+    return extent == 1 or stride == 1
+
+
+def _leading(extent: int, stride: int, least: int) -> bool:
+    return extent == 1 or stride >= max(least, 1)
+
+
+def _as_reduction(
+    left: TensorNode,
+    right: TensorNode,
+    batch: Axes,
+    rows: Axes,
+    columns: Axes,
+    inner: Axes,
+    dtype: np.dtype,
+) -> TensorNode:
+    nb, nr = len(batch), len(rows)
+    load_left, load_right = left.loader(), right.loader()
+    wide = np.dtype(np.float32) if is_half(dtype) else dtype
+    boolean = dtype.kind == "b"
+
+    def element(index: Index, rindex: Index) -> tuple[Value, ...]:
+        a = ops.cast(load_left((*index[: nb + nr], *rindex)), wide)
+        b = ops.cast(load_right((*index[:nb], *rindex, *index[nb + nr :])), wide)
+        return (ops.logical_and(a, b) if boolean else ops.mul(a, b),)
+
+    if not inner:
+        outer = Pointwise(
+            (*batch, *rows, *columns), lambda i: ops.cast(element(i, ())[0], dtype), dtype
+        )
+        return loop_tensor(outer, [left, right])
+    data = Reduction(
+        ranges=(*batch, *rows, *columns),
+        reduction_ranges=inner,
+        inner_fn=element,
+        monoid=monoid("any" if boolean else "sum"),
+        dtype=dtype,
+        acc_dtype=compute_dtype(wide),
+    )
+    return loop_tensor(data, [left, right])

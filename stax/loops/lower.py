@@ -1,0 +1,277 @@
+"""Lowering: an op-level graph becomes buffers computed by loops and by external calls.
+
+Input: a Graph without call equations.  Output: a `LoweredGraph`: its table of buffers in program
+order.  The graph is interpreted once; each equation's row says how its result is computed from
+lazy tensors, and a table of rules decides which results are written to memory.  An operation
+without compiled code (`lower=FALLBACK`, or a dtype without scalar code) becomes an external call
+of its NumPy implementation and is reported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stax.core.graph import Atom, Eqn, Graph, Literal, Var, literal_array
+from stax.core.primitive import FALLBACK, Recompute, Sentinel
+from stax.loops.buffers import Buffer, BufferTable, ComputedBuffer, ExternBuffer
+from stax.loops.layout import Index
+from stax.loops.nodes import Pointwise, Reduction
+from stax.loops.ops import Value, ops
+from stax.loops.realize import realize_reason
+from stax.loops.scalar_ops import is_compilable
+from stax.loops.tensors import BufferTensor, LoopTensor, TensorNode, loop_tensor
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackNote:
+    """An operation that runs outside compiled code, and why."""
+
+    op: str
+    source: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.op} at {self.source or '?'}: {self.reason}"
+
+
+@dataclass
+class LoweredGraph:
+    """Buffers in program order; `outputs` names the buffer of each result, row-major."""
+
+    table: BufferTable
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    fallbacks: list[FallbackNote] = field(default_factory=list)
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """All buffers, inputs first."""
+        return list(self.table)
+
+    @property
+    def computed(self) -> list[Buffer]:
+        """The buffers that take work."""
+        return [b for b in self.table if isinstance(b, ComputedBuffer | ExternBuffer)]
+
+    def __str__(self) -> str:
+        return "\n".join(b.text for b in self.table)
+
+
+class Lowering:
+    """What a row's `lower` rule may ask for while its equation is lowered."""
+
+    def __init__(self, table: BufferTable) -> None:
+        self.table = table
+        self.eqn: Eqn | None = None
+        self.notes: list[FallbackNote] = []
+
+    @property
+    def device(self) -> str:
+        """The target, as the materialisation rules name it."""
+        return self.table.device
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Names of the values the present equation defines."""
+        if self.eqn is None:
+            return ()
+        return tuple(v.name or "?" for v in self.eqn.outputs)
+
+    def realize(self, node: TensorNode, reason: str = "read by an external call") -> BufferTensor:
+        """`node` in memory, with a decided layout."""
+        return node.realize(self.table, self.origins, reason).strided(self.table)
+
+    def call(
+        self,
+        kind: str,
+        nodes: Sequence[TensorNode],
+        results: Sequence[tuple[Sequence[int], np.dtype]],
+        params: dict[str, Any],
+    ) -> tuple[BufferTensor, ...]:
+        """An external call on values in memory; each result is a row-major buffer."""
+        inputs = [self.realize(n).extern_input(self.table) for n in nodes]
+        made = self.table.add_extern(kind, inputs, results, params, self.origins)
+        return tuple(BufferTensor(b) for b in made)
+
+    def fallback(self, nodes: Sequence[TensorNode], reason: str) -> tuple[BufferTensor, ...]:
+        """The present equation by its NumPy implementation."""
+        eqn = self.eqn
+        assert eqn is not None
+        self.notes.append(FallbackNote(eqn.op, eqn.source, reason))
+        params = {"eqn": eqn, "op": eqn.op}
+        results = [(v.shape, v.dtype) for v in eqn.outputs]
+        return self.call("fallback", nodes, results, params)
+
+
+def constant_node(value: Any, dtype: np.dtype) -> LoopTensor:
+    """A 0-d constant."""
+    item = np.asarray(value, dtype)[()]
+    return LoopTensor(Pointwise((), lambda index: ops.constant(item, dtype), dtype))
+
+
+def lower(graph: Graph, device: str = "cpu", mode: str = "default") -> LoweredGraph:
+    """The buffers of `graph`.
+
+    Args:
+      device: "cpu" or "cuda", which chooses the materialisation thresholds.
+      mode: "default", "all" (write every value) or "none" (inline wherever possible).
+    """
+    table = BufferTable(device, mode)
+    context = Lowering(table)
+    result = LoweredGraph(table, fallbacks=context.notes)
+    env: dict[Var, TensorNode] = {}
+    for var in graph.inputs:
+        name = table_name(table, var.name or "x")
+        env[var] = BufferTensor(table.add_input(name, var.shape, var.dtype))
+        result.inputs.append(name)
+    for var, value in graph.constants:
+        name = table_name(table, var.name or "const")
+        env[var] = BufferTensor(table.add_constant(np.asarray(value), name))
+    users = count_users(graph)
+    early = needed_in_memory(graph)
+    for eqn in graph.eqns:
+        context.eqn = eqn
+        nodes = [_node(a, env) for a in eqn.inputs]
+        outs = _lower_eqn(context, eqn, nodes)
+        for var, node in zip(eqn.outputs, outs, strict=True):
+            node = _typed(node, var)
+            count = users.get(var, 0)
+            if count and not node.is_realized:
+                reason = _reason(node, var, count, early, table)
+                if reason:
+                    node = node.realize(table, (var.name or "?",), reason)
+            env[var] = node
+    context.eqn = None
+    taken: set[str] = set()
+    for atom in graph.outputs:
+        buffer = _output_buffer(context, _node(atom, env), taken, atom.name or "out")
+        taken.add(buffer.name)
+        table.mark_output(buffer)
+        result.outputs.append(buffer.name)
+    table.freeze()
+    return result
+
+
+def _reason(
+    node: TensorNode, var: Var, count: int, early: set[Var], table: BufferTable
+) -> str | None:
+    if node.must_realize:
+        return "reductions, scans and scatters are computed once"
+    if node.size == 0:
+        return None
+    if var in early:
+        return "a reader needs it in memory"
+    return realize_reason(node, count, table)
+
+
+def table_name(table: BufferTable, name: str) -> str:
+    """`name`, or a variation of it that is not in use."""
+    return name if name not in table.buffers else table.fresh_name(name)
+
+
+def _node(atom: Atom, env: dict[Var, TensorNode]) -> TensorNode:
+    if isinstance(atom, Literal):
+        return constant_node(literal_array(atom), atom.dtype)
+    return env[atom]
+
+
+def _lower_eqn(context: Lowering, eqn: Eqn, nodes: list[TensorNode]) -> Sequence[TensorNode]:
+    rule = eqn.prim.lower
+    atoms = (*eqn.inputs, *eqn.outputs)
+    odd = next((a.dtype for a in atoms if not is_compilable(a.dtype)), None)
+    if odd is not None and eqn.prim.recompute is not Recompute.VIEW:
+        return context.fallback(nodes, f"no compiled code for {odd}")
+    if isinstance(rule, Sentinel):
+        if rule is not FALLBACK:
+            raise TypeError(f"{eqn.op} is composed and must be decomposed before lowering")
+        return context.fallback(nodes, "no lowering rule")
+    result = rule(context, *nodes, **eqn.params)
+    if result is NotImplemented:
+        return context.fallback(nodes, "no compiled code for these parameters")
+    return tuple(result) if eqn.prim.multi else (result,)
+
+
+def _typed(node: TensorNode, var: Var) -> TensorNode:
+    """`node` in the dtype recorded when the program was traced; empty reductions filled in."""
+    if isinstance(node, LoopTensor) and isinstance(node.data, Reduction):
+        data = node.data
+        if math.prod(data.reduction_ranges) == 0:
+            value = data.monoid.identity(data.acc_dtype)[data.project]
+            constant = constant_node(value, data.dtype)
+            return constant.expand(data.ranges)
+    if tuple(node.shape) != var.shape:
+        raise TypeError(f"lowering {var} gave shape {node.shape}")
+    if node.dtype == var.dtype:
+        return node
+    dtype = var.dtype
+    memory = node.realize if node.must_realize else None
+    if memory is not None:
+        raise TypeError(f"lowering {var} gave dtype {node.dtype}")
+    load = node.loader()
+
+    def convert(index: Index) -> Value:
+        return ops.cast(load(index), dtype)
+
+    return loop_tensor(Pointwise(node.shape, convert, dtype), [node])
+
+
+def _output_buffer(
+    context: Lowering, node: TensorNode, taken: set[str], name: str
+) -> ComputedBuffer | ExternBuffer:
+    """A buffer of its own for a result: computed, row-major, and given to no other output."""
+    table = context.table
+    if not isinstance(node, BufferTensor):
+        made = node.realize(table, (name,), "an output of the program")
+        node = made
+    buffer = node.buffer
+    owned = isinstance(buffer, ComputedBuffer | ExternBuffer) and buffer.name not in taken
+    if owned and node.shape == buffer.shape:
+        layout = node.layout
+        if layout is None or layout == table.pin(buffer):
+            if _is_row_major(table.pin(buffer)):
+                return buffer  # type: ignore[return-value]  # `owned` says so
+    load = node.loader()
+    copy = Pointwise(node.shape, lambda index: load(index), node.dtype)
+    return table.add_computed(copy, (name,), "a copy: an output of the program")
+
+
+def _is_row_major(layout: Any) -> bool:
+    expected = 1
+    for n, stride in zip(reversed(layout.shape), reversed(layout.strides), strict=True):
+        if n != 1 and stride != expected:
+            return False
+        expected *= n
+    return bool(layout.offset == 0)
+
+
+def count_users(graph: Graph) -> dict[Var, int]:
+    """How many computations read each value; a view stands for the readers of its result."""
+    counts: dict[Var, int] = {}
+    for atom in graph.outputs:
+        if isinstance(atom, Var):
+            counts[atom] = counts.get(atom, 0) + 1
+    for eqn in reversed(graph.eqns):
+        if eqn.prim.recompute is Recompute.VIEW:
+            weight = sum(counts.get(v, 0) for v in eqn.outputs)
+        else:
+            weight = 1
+        for atom in set(eqn.inputs):
+            if isinstance(atom, Var):
+                counts[atom] = counts.get(atom, 0) + weight
+    return counts
+
+
+def needed_in_memory(graph: Graph) -> set[Var]:
+    """Values that some reader needs in memory whatever the thresholds say."""
+    needed = {a for a in graph.outputs if isinstance(a, Var)}
+    for eqn in reversed(graph.eqns):
+        opaque = eqn.prim.lower is FALLBACK or eqn.prim.recompute is Recompute.EXPENSIVE
+        view = eqn.prim.recompute is Recompute.VIEW and eqn.outputs[0] in needed
+        if opaque or view:
+            needed.update(a for a in eqn.inputs if isinstance(a, Var))
+    return needed
