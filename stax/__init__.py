@@ -8,6 +8,7 @@ spelled out.
 from stax import dtypes, errors, lax, numpy, tree
 from stax.core import text as _text
 from stax.core.graph import Graph
+from stax.dtypes import float0
 from stax.errors import StaxError
 from stax.numpy.at import at
 from stax.transforms.checkpoint import (
@@ -17,6 +18,7 @@ from stax.transforms.checkpoint import (
     checkpoint_sequential,
     remat,
 )
+from stax.transforms.compile_time import ensure_compile_time_eval, named_call
 from stax.transforms.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
 from stax.transforms.grad import (
     grad,
@@ -26,6 +28,7 @@ from stax.transforms.grad import (
     jacobian,
     jacrev,
     jvp,
+    linear_transpose,
     linearize,
     value_and_grad,
     vjp,
@@ -52,8 +55,10 @@ __all__ = [
     "custom_jvp",
     "custom_vjp",
     "dtypes",
+    "ensure_compile_time_eval",
     "errors",
     "eval_shape",
+    "float0",
     "grad",
     "hessian",
     "hvp",
@@ -64,9 +69,11 @@ __all__ = [
     "joint_graph",
     "jvp",
     "lax",
+    "linear_transpose",
     "linearize",
     "make_ir",
     "make_jaxpr",
+    "named_call",
     "numpy",
     "remat",
     "tree",

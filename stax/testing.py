@@ -163,7 +163,9 @@ def _pairing(a: Any, b: Any) -> float:
     total = 0.0
     for x, y in zip(tree_flatten(a)[0], tree_flatten(b)[0], strict=True):
         if aval_of(x).dtype != float0:
-            total += float(np.real(np.sum(np.multiply(x, y, dtype=np.result_type(_wide(x), _wide(y))))))
+            total += float(
+                np.real(np.sum(np.multiply(x, y, dtype=np.result_type(_wide(x), _wide(y)))))
+            )
     return total
 
 

@@ -170,9 +170,7 @@ def _reduction(b: Builder) -> Value | None:
     n = math.prod(v.shape[a] for a in axes)
     given = axes[0] - (len(v.shape) if b.rng.random() < 0.3 else 0) if count == 1 else axes
     tail = f"axis={given}" + (", keepdims=True" if keep else "")
-    shape = tuple(
-        1 if k in axes else s for k, s in enumerate(v.shape) if keep or k not in axes
-    )
+    shape = tuple(1 if k in axes else s for k, s in enumerate(v.shape) if keep or k not in axes)
     smooth = [
         (f"np.mean({v.name}, {tail})", v.bound),
         (f"{v.name}.mean({tail})", v.bound),
@@ -205,9 +203,7 @@ def _view(b: Builder) -> Value | None:
         return b.emit(f"{n}.reshape({target})", target, v.bound)
     if kind == 2:
         axis = int(b.rng.integers(rank + 1))
-        return b.emit(
-            f"np.expand_dims({n}, {axis})", (*shape[:axis], 1, *shape[axis:]), v.bound
-        )
+        return b.emit(f"np.expand_dims({n}, {axis})", (*shape[:axis], 1, *shape[axis:]), v.bound)
     if kind == 3:
         axis = int(b.rng.integers(rank))
         return b.emit(f"np.flip({n}, {axis})", shape, v.bound)
@@ -241,7 +237,7 @@ def _random_slice(b: Builder, extent: int) -> tuple[int | None, int | None, int]
 
 
 def _join(b: Builder) -> Value | None:
-    v = b.pick(lambda v: 0 < len(v.shape) and math.prod(v.shape) <= 150)
+    v = b.pick(lambda v: len(v.shape) > 0 and math.prod(v.shape) <= 150)
     if v is None:
         return None
     w = b.pick(lambda w: w.shape == v.shape)
@@ -308,9 +304,7 @@ def _gather(b: Builder) -> Value | None:
     if kind == 1:
         axis = len(v.shape) - 1
         index = b.constant(b.rng.integers(0, v.shape[axis], count))
-        return b.emit(
-            f"np.take({v.name}, {index}, axis={axis})", (*v.shape[:-1], count), v.bound
-        )
+        return b.emit(f"np.take({v.name}, {index}, axis={axis})", (*v.shape[:-1], count), v.bound)
     if kind == 2 and len(v.shape) == 2:
         columns = b.constant(b.rng.integers(0, v.shape[1], count))
         return b.emit(f"{v.name}[{index}, {columns}]", (count,), v.bound)

@@ -55,8 +55,7 @@ def check_leaves(leaves: Iterable[Any], what: str) -> None:
             continue
         if not is_array(leaf):
             raise DtypeError(
-                f"{what} must be arrays or numbers, found {type(leaf).__name__} "
-                f"{str(leaf)[:60]!r}",
+                f"{what} must be arrays or numbers, found {type(leaf).__name__} {str(leaf)[:60]!r}",
                 where=user_source() or None,
                 hint="close over it, or mark it static in jit with static_argnums",
             )
@@ -153,7 +152,9 @@ def leaf_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
         parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):
         parameters = []
-    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    positional = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
     rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "arg")
     names: list[str] = []
     for k, arg in enumerate(args):
@@ -166,8 +167,14 @@ def leaf_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
 
 def _paths(stem: str, tree: Any) -> list[str]:
     found, _ = tree_flatten_with_path(tree)
-    return [_identifier(stem + keystr(path, simple=True, separator="_") if not path else
-            f"{stem}_{keystr(path, simple=True, separator='_')}") for path, _ in found]
+    return [
+        _identifier(
+            stem + keystr(path, simple=True, separator="_")
+            if not path
+            else f"{stem}_{keystr(path, simple=True, separator='_')}"
+        )
+        for path, _ in found
+    ]
 
 
 def _identifier(text: str) -> str:
@@ -273,7 +280,9 @@ def matched_tangents(
                     operands=[str(have)],
                     where=user_source() or None,
                 )
-            leaf = want.dtype.type(leaf) if not isinstance(leaf, Tracer) else leaf.astype(want.dtype)
+            leaf = (
+                want.dtype.type(leaf) if not isinstance(leaf, Tracer) else leaf.astype(want.dtype)
+            )
         checked.append(leaf)
     return checked
 
@@ -301,4 +310,3 @@ def finished(values: Sequence[Any], borrowed: Iterable[Any] = ()) -> list[Any]:
             value = np.asarray(value)[()]
         out.append(value)
     return out
-

@@ -41,9 +41,7 @@ def _checkpoint_jvp(primals: Any, outs: Any, tangents: Any, /, **params: Any) ->
     return found[: len(marks)], [next(rest) if m else None for m in marks]
 
 
-def _checkpoint_batch(
-    args: Any, dims: Any, /, *, size: int, axis_name: Any, **params: Any
-) -> Any:
+def _checkpoint_batch(args: Any, dims: Any, /, *, size: int, axis_name: Any, **params: Any) -> Any:
     graph, out_dims = batch_graph(params["graph"], dims, size, axis_name)
     return bind(checkpoint_p, *args, graph=graph, policy=params["policy"]), out_dims
 

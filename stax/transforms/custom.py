@@ -14,13 +14,13 @@ from typing import Any
 
 from stax.core.aval import Aval, aval_of
 from stax.core.graph import Graph
-from stax.core.primitive import COMPOSED, NONLINEAR, Primitive, Recompute, Zero
+from stax.core.primitive import COMPOSED, Primitive, Recompute, Zero
 from stax.core.staging import eval_graph, lift_constants, stage
-from stax.core.trace import STATE, bind, use_trace
+from stax.core.trace import bind, use_trace
 from stax.dtypes import float0
 from stax.errors import CustomDerivativeError, NonDifferentiableError
 from stax.primitives.elementwise import add
-from stax.primitives.views import move_axis, reduce_sum
+from stax.primitives.views import reduce_sum
 from stax.pytree import Partial, PyTreeDef, tree_flatten, tree_structure, tree_unflatten
 from stax.transforms.arguments import check_leaves, name_of
 from stax.transforms.calls import Call, call_rules, graph_avals, graph_cost, is_zero
@@ -37,7 +37,9 @@ class CustomJVPCall(Call):
 
     __slots__ = ("rule",)
 
-    def __init__(self, fun: Callable[..., Flat], rule: Callable[[Flat, Flat], tuple[Flat, Flat]]) -> None:
+    def __init__(
+        self, fun: Callable[..., Flat], rule: Callable[[Flat, Flat], tuple[Flat, Flat]]
+    ) -> None:
         super().__init__(fun)
         self.rule = rule
 
@@ -149,7 +151,7 @@ class CustomVJPCall(Call):
 
             found, where = batch_flat(both, values, dims, size, axis_name)
             places[:] = where[count:]
-            outs = [to_axis(v, d, 0, size) for v, d in zip(found[:count], where)]
+            outs = [to_axis(v, d, 0, size) for v, d in zip(found[:count], where, strict=False)]
             return outs, found[count:]
 
         def bwd(residuals: Flat, cotangents: Flat) -> Flat:
@@ -160,7 +162,9 @@ class CustomVJPCall(Call):
 
             inner = [*places, *([0] * len(cotangents))]
             found, where = batch_flat(one, [*residuals, *cotangents], inner, size, axis_name)
-            return [_gathered(c, d, want, size) for c, d, want in zip(found, where, dims)]
+            return [
+                _gathered(c, d, want, size) for c, d, want in zip(found, where, dims, strict=True)
+            ]
 
         return CustomVJPCall(fun, fwd, bwd)
 
@@ -186,7 +190,9 @@ CustomVJPCall.prim = Primitive(
 # The derivative of a custom_vjp call: (residuals, tangents) -> tangents, known by its transpose.
 
 
-def _pullback_impl(*args: Any, bwd: Any, residuals: int, mask: Any, in_avals: Any, out_avals: Any) -> Any:
+def _pullback_impl(
+    *args: Any, bwd: Any, residuals: int, mask: Any, in_avals: Any, out_avals: Any
+) -> Any:
     """Apply the derivative forwards, by transposing `bwd`."""
     kept = args[:residuals]
     ct_avals = [a.tangent() for a in out_avals]
@@ -414,10 +420,11 @@ def _check_rule(
         )
     for k, (value, primal) in enumerate(zip(found, like, strict=True)):
         have, want = aval_of(value), aval_of(primal).tangent()
-        if have.shape != want.shape or (have.dtype != want.dtype and want.dtype != float0 and not have.weak):
+        if have.shape != want.shape or (
+            have.dtype != want.dtype and want.dtype != float0 and not have.weak
+        ):
             raise CustomDerivativeError(
-                f"the rule of {name} returned a {what} of type {have} for leaf {k}, "
-                f"expected {want}"
+                f"the rule of {name} returned a {what} of type {have} for leaf {k}, expected {want}"
             )
 
 
@@ -543,7 +550,9 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     def fwd(*args: Any) -> Any:
         out, pull = fun(*args)
-        example = tree_unflatten(tree_structure(out), [instantiate(None, v) for v in tree_flatten(out)[0]])
+        example = tree_unflatten(
+            tree_structure(out), [instantiate(None, v) for v in tree_flatten(out)[0]]
+        )
         converted, consts = closure_convert(pull, example)
         return out, Partial(converted, *consts)
 

@@ -31,6 +31,7 @@ from stax.transforms.arguments import (
     normalized_argnums,
     result_names,
 )
+from stax.transforms.inspect import abstract_leaf, stage_function
 from stax.transforms.jvp import JVPTrace, instantiate
 from stax.transforms.linearize import LinearFunction, apply_linear, linearize_flat
 from stax.transforms.transpose import backward_pass
@@ -65,7 +66,7 @@ def jvp(
     finally:
         trace.alive = False
     outs = [trace.primal_of(v) for v in results]
-    out_tangents = [instantiate(trace.tangent_of(v), p) for v, p in zip(results, outs)]
+    out_tangents = [instantiate(trace.tangent_of(v), p) for v, p in zip(results, outs, strict=True)]
     done = finished([*outs, *out_tangents], [*leaves, *given])
     out = fun.unflatten(done[: len(outs)])
     tangent = fun.unflatten(done[len(outs) :])
@@ -162,6 +163,33 @@ def pull_back(
         instantiate(next(found) if marked else Zero(aval.tangent()))
         for aval, marked in zip(in_avals, linear.in_mask, strict=True)
     ]
+
+
+def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[[Any], Any]:
+    """The transpose of the linear function `f`: it maps a cotangent to a tuple of cotangents.
+
+    Args:
+      primals: arrays, or anything with a shape and dtype; only the types matter.
+
+    Raises:
+      NonDifferentiableError: `f` is not linear in its arguments.
+
+    >>> linear_transpose(lambda x: 3.0 * x, 1.0)(2.0)
+    (6.0,)
+    """
+    leaves, treedef = tree_flatten(primals)
+    graph, tree = stage_function(f, primals, {})
+    out_values = avals_as_values(graph.out_avals)
+    in_avals = [abstract_leaf(leaf) for leaf in leaves]
+
+    def transposed(cotangents: Any) -> Any:
+        names = result_names(len(graph.outputs))
+        given = matched_tangents(cotangents, out_values, tree, names, "cotangent")
+        n = len(in_avals)
+        found = backward_pass(graph, [True] * n, [None] * n, given)
+        return tree_unflatten(treedef, finished([instantiate(v) for v in found], given))
+
+    return transposed
 
 
 def _with_aux(fun: FlatFunction) -> Callable[..., list[Any]]:
@@ -326,15 +354,20 @@ def jacfwd(
                 trace.alive = False
             outs = [trace.primal_of(v) for v in results]
             primal_outs[:] = outs
-            return [*outs, *(instantiate(trace.tangent_of(v), p) for v, p in zip(results, outs))]
+            return [
+                *outs,
+                *(instantiate(trace.tangent_of(v), p) for v, p in zip(results, outs, strict=True)),
+            ]
 
         found, dims = batch_flat(push, basis, [0] * len(basis), size)
         half = len(found) // 2
-        outs, aux = _split_aux(fun, [_unbatched(v, d) for v, d in zip(found[:half], dims)])
+        outs, aux = _split_aux(
+            fun, [_unbatched(v, d) for v, d in zip(found[:half], dims, strict=False)]
+        )
         assert fun.out_tree is not None
-        columns = [
-            _front(v, d, size) for v, d in zip(found[half:], dims[half:])
-        ][: len(outs)]
+        columns = [_front(v, d, size) for v, d in zip(found[half:], dims[half:], strict=True)][
+            : len(outs)
+        ]
         in_shapes = [aval_of(p).shape for p in leaves]
         blocks = []
         for out, column in zip(outs, columns, strict=True):
@@ -450,9 +483,7 @@ def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
     return value if aval_of(value).shape == shape else reshape(value, shape)
 
 
-def _split_last(
-    value: Any, shape: tuple[int, ...], parts: Sequence[tuple[int, ...]]
-) -> list[Any]:
+def _split_last(value: Any, shape: tuple[int, ...], parts: Sequence[tuple[int, ...]]) -> list[Any]:
     """The last axis of `value` cut into pieces of these shapes."""
     if len(parts) == 1:
         return [_reshaped(value, (*shape, *parts[0]))]

@@ -93,7 +93,9 @@ class JVPTrace(Trace):
                 out_tangents: Sequence[Any] = [None] * len(outs)
             elif prim.linearize is not None:
                 rule: Any = prim.jvp
-                given = [zero_of(p) if t is None else t for p, t in zip(primals, tangents)]
+                given = [
+                    zero_of(p) if t is None else t for p, t in zip(primals, tangents, strict=True)
+                ]
                 outs, out_tangents = rule(primals, None, given, **params)
             else:
                 outs = bind_values(parent, prim, primals, params)
@@ -107,7 +109,9 @@ class JVPTrace(Trace):
         primals, tangents, active = self.split(args)
         with use_trace(self.parent):
             if active:
-                given = [zero_of(p) if t is None else t for p, t in zip(primals, tangents)]
+                given = [
+                    zero_of(p) if t is None else t for p, t in zip(primals, tangents, strict=True)
+                ]
                 outs, out_tangents = call.jvp(primals, given)
             else:
                 outs = call.bind(primals)
@@ -167,7 +171,7 @@ def rule_tangents(
         return [None] * len(outs)
     if isinstance(rule, Sentinel):
         raise no_derivative(prim, primals)
-    given = [zero_of(p) if t is None else t for p, t in zip(primals, tangents)]
+    given = [zero_of(p) if t is None else t for p, t in zip(primals, tangents, strict=True)]
     result = rule(primals, outs if prim.multi else outs[0], given, **params)
     return result if prim.multi else (result,)
 

@@ -125,7 +125,9 @@ class LinearizeTrace(Trace):
                 outs: Sequence[Any] = bind_values(parent, prim, primals, params)
                 out_tangents: Sequence[Any] = [None] * len(outs)
             elif prim.linearize is not None:
-                given = [zero_of(p) if t is None else t for p, t in zip(primals, tangents)]
+                given = [
+                    zero_of(p) if t is None else t for p, t in zip(primals, tangents, strict=True)
+                ]
                 outs, out_tangents = prim.linearize(self, primals, given, params)
             else:
                 outs = bind_values(parent, prim, primals, params)
@@ -150,7 +152,9 @@ class LinearizeTrace(Trace):
         primals, tangents, active = self.split(args)
         with use_trace(self.parent):
             if active:
-                given = [zero_of(p) if t is None else t for p, t in zip(primals, tangents)]
+                given = [
+                    zero_of(p) if t is None else t for p, t in zip(primals, tangents, strict=True)
+                ]
                 outs, out_tangents = call.linearize(self, primals, given)
             else:
                 outs = call.bind(primals)
@@ -337,4 +341,3 @@ def apply_linear(linear: LinearFunction, tangents: Sequence[Any]) -> list[Any]:
     given = [t for t, m in zip(tangents, linear.in_mask, strict=True) if m]
     found = iter(eval_graph(linear.graph, given))
     return [next(found) if m else None for m in linear.out_mask]
-

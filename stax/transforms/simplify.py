@@ -1,4 +1,4 @@
-"""Graph passes that preserve every bit: inlining of calls, folding, common subexpressions, dead code.
+"""Graph passes that preserve every bit: inlining, folding, common subexpressions, dead code.
 
 Input: a Graph.  Output: a Graph that computes the same bits with fewer equations.  Every pass is
 one walk.  Equations of different regions are never merged (a recomputation stays one), and a
@@ -101,7 +101,9 @@ def inline_calls(graph: Graph, keep: Callable[[Eqn], bool] | None = None) -> Gra
         placed = Eqn(eqn.prim, inputs, eqn.outputs, eqn.params, phase, source, region)
         stack.append(_Frame(inner, bound, placed))
     outs = [top.env.get(a, a) if isinstance(a, Var) else a for a in graph.outputs]
-    return graph.replace(eqns=eqns, outputs=outs, constants=_merged_constants(constants, eqns, outs))
+    return graph.replace(
+        eqns=eqns, outputs=outs, constants=_merged_constants(constants, eqns, outs)
+    )
 
 
 def _merged_constants(

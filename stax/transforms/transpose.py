@@ -96,9 +96,7 @@ class _Values:
             if self.done[k]:
                 pending.pop()
                 continue
-            missing = [
-                producer[a] for a in eqn.inputs if isinstance(a, Var) and a not in env
-            ]
+            missing = [producer[a] for a in eqn.inputs if isinstance(a, Var) and a not in env]
             if missing:
                 pending.extend(missing)
                 continue
@@ -142,7 +140,8 @@ def backward_pass(
     """
     plan = transpose_plan(graph, linear_inputs)
     env = {
-        v: value for v, value, mark in zip(graph.inputs, args, linear_inputs, strict=True)
+        v: value
+        for v, value, mark in zip(graph.inputs, args, linear_inputs, strict=True)
         if not mark
     }
     for k, (var, value) in enumerate(graph.constants):
@@ -198,14 +197,23 @@ def _accumulate(cts: dict[Var, Any], var: Var, ct: Any) -> None:
 def _transposed(eqn: Eqn, incoming: list[Any], operands: list[Any]) -> Sequence[Any]:
     rule = eqn.prim.transpose
     if isinstance(rule, Sentinel):
-        raise NonDifferentiableError(
-            "this operation is not linear in its operands, so it cannot be transposed",
-            op=eqn.prim.name,
-            operands=[str(aval_of(a)) for a in operands],
-            where=eqn.source or None,
-        )
+        raise _not_linear(eqn, operands)
     cts = tuple(incoming) if eqn.prim.multi else incoming[0]
-    return rule(cts, *operands, **eqn.params)  # type: ignore[no-any-return]  # by the row contract
+    try:
+        return rule(cts, *operands, **eqn.params)  # type: ignore[no-any-return]  # the row contract
+    except TypeError as error:
+        if "Linear" in str(error):  # the rule needed the value of a linear operand
+            raise _not_linear(eqn, operands) from None
+        raise
+
+
+def _not_linear(eqn: Eqn, operands: list[Any]) -> NonDifferentiableError:
+    return NonDifferentiableError(
+        "this operation is not linear in its operands, so it cannot be transposed",
+        op=eqn.prim.name,
+        operands=[str(aval_of(a)) for a in operands],
+        where=eqn.source or None,
+    )
 
 
 def transpose_graph(
@@ -229,8 +237,7 @@ def transpose_graph(
         cts = iter(values[len(nonlinear) :])
         args = [None if mark else next(known) for mark in linear_inputs]
         outs = [
-            next(cts) if mark else Zero(a)
-            for a, mark in zip(graph.out_avals, given, strict=True)
+            next(cts) if mark else Zero(a) for a, mark in zip(graph.out_avals, given, strict=True)
         ]
         results = backward_pass(graph, linear_inputs, args, outs)
         marks.extend(not isinstance(r, Zero) for r in results)
@@ -239,4 +246,3 @@ def transpose_graph(
     result = stage(fun, [*nonlinear, *ct_avals], name=graph.name), tuple(marks)
     graph.cache[key] = result
     return result
-

@@ -210,7 +210,9 @@ def vmap(
         check_leaves(leaves, "arguments of vmap")
         axes = _flat_in_axes(in_axes, args, kwargs, fun)
         names = leaf_names(fun, args, kwargs)
-        dims = [_axis_of(leaf, axis, name) for leaf, axis, name in zip(leaves, axes, names)]
+        dims = [
+            _axis_of(leaf, axis, name) for leaf, axis, name in zip(leaves, axes, names, strict=True)
+        ]
         size = _batch_size(leaves, dims, names, axis_size, fun)
         trees: list[Any] = []
 
@@ -303,7 +305,9 @@ def _flat_out_axes(out_axes: Any, out: Any, fun: Callable[..., Any]) -> list[int
     try:
         return broadcast_prefix(out_axes, out, is_leaf=_is_none)
     except PytreeError as error:
-        raise PytreeError(f"vmap: out_axes does not fit the result of {name_of(fun)}: {error}") from None
+        raise PytreeError(
+            f"vmap: out_axes does not fit the result of {name_of(fun)}: {error}"
+        ) from None
 
 
 def _placed(value: Any, dim: int | None, axis: int | None, size: int) -> Any:
@@ -318,7 +322,9 @@ def _placed(value: Any, dim: int | None, axis: int | None, size: int) -> Any:
         )
     ndim = len(aval_of(value).shape) + (dim is None)
     if not -ndim <= axis < ndim:
-        raise AxisError(f"vmap: out_axes={axis} for a result of {ndim} dimensions", axis=axis, ndim=ndim)
+        raise AxisError(
+            f"vmap: out_axes={axis} for a result of {ndim} dimensions", axis=axis, ndim=ndim
+        )
     return to_axis(value, dim, axis % ndim, size)
 
 
