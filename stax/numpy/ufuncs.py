@@ -15,7 +15,7 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.core.source import user_source
-from stax.core.trace import METHODS, UFUNCS, Tracer
+from stax.core.trace import EVAL, METHODS, STATE, UFUNCS, Tracer
 from stax.dtypes import DType
 from stax.errors import DtypeError, MutationError
 from stax.numpy.promotion import (
@@ -153,8 +153,12 @@ def traced_ufunc(ufunc: np.ufunc, rule: Function, name: str) -> Function:
     nin = ufunc.nin
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_plain(args) and not kwargs:
-            return ufunc(*args)
+        if STATE.trace is EVAL and not kwargs:
+            for arg in args:
+                if isinstance(arg, Tracer):
+                    break
+            else:
+                return ufunc(*args)
         if len(args) == nin and not kwargs:
             return _apply(ufunc, rule, args)
         return _apply_with_options(ufunc, rule, args, kwargs)

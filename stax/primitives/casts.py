@@ -86,6 +86,7 @@ bitcast_p, _ = unary(
     accepts="bifc",
     abstract_eval=_bitcast_aval,
     scalar=lambda x, *, dtype: ops.bitcast(x, dtype),
+    widens=False,
 )
 
 

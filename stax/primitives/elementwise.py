@@ -211,7 +211,9 @@ copysign_p, copysign = binary(
     None,
     accepts="f",
 )
-nextafter_p, nextafter = binary("nextafter", np.nextafter, ZERO_DERIVATIVE, accepts="f", weight=4.0)
+nextafter_p, nextafter = binary(
+    "nextafter", np.nextafter, ZERO_DERIVATIVE, accepts="f", weight=4.0, widens=False
+)
 
 
 def sign_or_one(x: Any) -> Any:
@@ -304,8 +306,33 @@ def _population_count(x: Any) -> Any:
     return np.bitwise_count(x.view(f"u{x.dtype.itemsize}")).astype(x.dtype)[()]
 
 
+def _scalar_population_count(x: Any) -> Any:
+    # Sums of ever wider neighbouring fields; the last multiplication adds up the bytes.
+    dtype, u64 = ops.dtype_of(x), np.dtype(np.uint64)
+
+    def c(value: int) -> Any:
+        return ops.constant(value, u64)
+
+    def pairs(v: Any, shift: int, mask: int) -> Any:
+        right = ops.bitwise_and(ops.shift_right(v, c(shift)), c(mask))
+        return ops.add(ops.bitwise_and(v, c(mask)), right)
+
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    v = ops.cast(ops.bitcast(x, unsigned), u64)
+    v = pairs(v, 1, 0x5555555555555555)
+    v = pairs(v, 2, 0x3333333333333333)
+    v = pairs(v, 4, 0x0F0F0F0F0F0F0F0F)
+    total = ops.shift_right(ops.mul(v, c(0x0101010101010101)), c(56))
+    return ops.cast(total, dtype)
+
+
 population_count_p, population_count = unary(
-    "population_count", _population_count, ZERO_DERIVATIVE, accepts="i", weight=8.0, scalar=None
+    "population_count",
+    _population_count,
+    ZERO_DERIVATIVE,
+    accepts="i",
+    weight=12.0,
+    scalar=_scalar_population_count,
 )
 gcd_p, gcd = binary("gcd", np.gcd, ZERO_DERIVATIVE, accepts="i", weight=50.0, scalar=None)
 lcm_p, lcm = binary("lcm", np.lcm, ZERO_DERIVATIVE, accepts="i", weight=50.0, scalar=None)

@@ -31,7 +31,7 @@ from stax.core.primitive import (
 )
 from stax.core.source import user_source
 from stax.core.trace import bind1
-from stax.dtypes import DType, is_float
+from stax.dtypes import DType, is_float, is_half
 from stax.errors import DtypeError, ShapeError
 from stax.loops.construct import pointwise
 from stax.loops.ops import ops
@@ -174,14 +174,19 @@ def batch_elementwise(
     return bind1(row, *aligned, **params), 0
 
 
-def pointwise_rule(scalar: str | Function | None, abstract: Rule) -> Rule | Sentinel:
-    """The `lower` rule that computes one element by `scalar`; FALLBACK when it is None."""
+def pointwise_rule(scalar: str | Function | None, abstract: Rule, widens: bool) -> Rule | Sentinel:
+    """The `lower` rule that computes one element by `scalar`; FALLBACK when it is None.
+
+    Loop bodies compute half types in float32; unless the row `widens` they go to the fallback.
+    """
     if scalar is None:
         return FALLBACK
     compute: Function = getattr(ops, scalar) if isinstance(scalar, str) else scalar
 
     def lower(ctx: Any, *nodes: Any, **params: Any) -> Any:
         out = abstract(*[Aval(n.shape, n.dtype) for n in nodes], **params)
+        if not widens and any(is_half(t.dtype) for t in (*nodes, out)):
+            return NotImplemented
         element = partial(compute, **params) if params else compute
         return pointwise(element, *nodes, dtype=out.dtype, shape=out.shape)
 
@@ -200,6 +205,7 @@ def elementwise(
     abstract_eval: Rule | None = None,
     jvp: Rule | None = None,
     scalar: str | Function | None = "",
+    widens: bool = True,
     weight: float = 1.0,
 ) -> tuple[Primitive, Function]:
     """A row for an elementwise operation, and the function that binds it.
@@ -217,10 +223,21 @@ def elementwise(
       jvp: replaces the rule made from `partials`.
       scalar: how one element is computed in loop bodies: the name of a scalar operation (that of
         the row by default), a function over `ops`, or None for the NumPy fallback.
+      widens: whether an element of a half type may be computed in float32 and rounded.
       weight: operations per element.
     """
 
+    known: dict[tuple[Aval, ...], Aval] = {}
+
     def abstract(*avals: Aval, **params: Any) -> Aval:
+        if params:
+            return derived(avals, params)
+        found = known.get(avals)
+        if found is None:
+            found = known[avals] = derived(avals, params)
+        return found
+
+    def derived(avals: tuple[Aval, ...], params: dict[str, Any]) -> Aval:
         check_operands(name, avals, accepts)
         shape = broadcast_shape(name, avals)
         if result is not None:
@@ -266,7 +283,7 @@ def elementwise(
         jvp=partials if isinstance(partials, Sentinel) else (jvp or partial_sum),
         transpose=transposes if isinstance(transposes, Sentinel) else transpose,
         batch=batch,
-        lower=pointwise_rule(name if scalar == "" else scalar, typed),
+        lower=pointwise_rule(name if scalar == "" else scalar, typed, widens),
         cost=elementwise_cost(weight),
         recompute=Recompute.CHEAP,
     )
