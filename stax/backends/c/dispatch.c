@@ -176,7 +176,8 @@ static int describe(Nodes *nodes, PyObject *value, int depth) {
     if (PyArray_CheckScalar(value) && !PyArray_Check(value)) {
         PyArray_Descr *descr = PyArray_DescrFromScalar(value);
         if (!descr) { PyErr_Clear(); return 1; }
-        int plain = plain_type_num(descr->type_num) && descr->type_num < NPY_USERDEF;
+        int plain = plain_type_num(descr->type_num) && descr->type_num < NPY_USERDEF
+            && descr->type_num != NPY_LONGDOUBLE && descr->type_num != NPY_CLONGDOUBLE;
         int type_num = descr->type_num;
         Py_DECREF(descr);
         if (!plain) return 1;
@@ -433,6 +434,25 @@ static PyObject *run_python(const Entry *entry, const Leaves *leaves, PyObject *
     return answer;
 }
 
+/* Whether a result may live in its donor's memory: writable, alike, and nobody else's input. */
+static int may_take_over(const Result *result, const Leaves *leaves) {
+    PyObject *owner = leaves->owners[result->donor];
+    if (!PyArray_CheckExact(owner)) return 0;
+    PyArrayObject *array = (PyArrayObject *)owner;
+    if (!PyArray_ISWRITEABLE(array) || PyArray_TYPE(array) != result->descr->type_num
+        || PyArray_NDIM(array) != result->nd
+        || !PyArray_CompareLists(PyArray_DIMS(array), result->dims, result->nd))
+        return 0;
+    char *begin = PyArray_BYTES(array), *end = begin + PyArray_NBYTES(array);
+    for (Py_ssize_t i = 0; i < leaves->count; i++) {
+        if (i == result->donor || !PyArray_CheckExact(leaves->owners[i])) continue;
+        PyArrayObject *other = (PyArrayObject *)leaves->owners[i];
+        if (PyArray_BYTES(other) < end && begin < PyArray_BYTES(other) + PyArray_NBYTES(other))
+            return 0;
+    }
+    return 1;
+}
+
 /* Run a matched entry. New reference, or NULL with an error set. */
 static PyObject *run_entry(Entry *entry, Leaves *leaves) {
     PyObject *small_results[STACK_OUTPUTS];
@@ -455,7 +475,7 @@ static PyObject *run_entry(Entry *entry, Leaves *leaves) {
     for (; made < entry->result_count; made++) {
         const Result *result = &entry->results[made];
         PyObject *array;
-        if (result->donor >= 0) {
+        if (result->donor >= 0 && may_take_over(result, leaves)) {
             array = Py_NewRef(leaves->owners[result->donor]);
         } else {
             Py_INCREF(result->descr);
