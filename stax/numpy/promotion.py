@@ -178,12 +178,13 @@ def asarray_dtype(dtype: Any) -> DType:
     Raises:
       DtypeError: values of that dtype cannot be traced.
     """
+    found: DType
     try:
         found = np.dtype(dtype)
     except TypeError:
-        found = BY_SHORT_NAME.get(dtype) if isinstance(dtype, str) else None  # type: ignore[assignment]
-        if found is None:
+        if not isinstance(dtype, str) or dtype not in BY_SHORT_NAME:
             raise DtypeError(f"{dtype!r} names no dtype") from None
+        found = BY_SHORT_NAME[dtype]
     if not is_supported(found):
         raise DtypeError(f"values of dtype {found} cannot be traced")
     return found

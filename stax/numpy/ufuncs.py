@@ -247,7 +247,7 @@ def _apply_with_options(
     return stored if isinstance(result, tuple) else stored[0]
 
 
-def _store(ufunc: np.ufunc, result: Any, out: Any, where: Any, casting: str) -> Any:
+def _store(ufunc: np.ufunc, result: Any, out: Any, where: Any, casting: Any) -> Any:
     """`result` limited to `where` and written into `out` when there is one."""
     if out is None:
         if where is True:

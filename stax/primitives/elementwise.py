@@ -18,6 +18,7 @@ from stax.dtypes import DType, is_complex, real_part_dtype
 from stax.errors import DtypeError
 from stax.loops.ops import ops
 from stax.primitives.families import (
+    Function,
     binary,
     broadcast_shape,
     check_operands,
@@ -29,6 +30,17 @@ from stax.primitives.families import (
     predicate,
     unary,
 )
+
+# Rules name functions that are bound further down.
+neg: Function
+mul: Function
+div: Function
+guarded_mul: Function
+guarded_div: Function
+trunc: Function
+complex_: Function
+conj: Function
+select: Function
 
 # ----------------------------------------------------------------------------------- arithmetic
 

@@ -18,8 +18,12 @@ from stax.dtypes import is_half
 from stax.errors import StaxError
 from stax.loops.ops import ops
 from stax.primitives.elementwise import add, guarded_mul, mul, neg, square
-from stax.primitives.families import literal, unary
+from stax.primitives.families import Function, literal, unary
 from stax.primitives.transcendental import exp, sech2, tanh, times
+
+# Rules name functions that are bound further down.
+digamma: Function
+polygamma: Function
 
 _FOUND: dict[str, Callable[..., Any]] = {}
 

@@ -27,7 +27,7 @@ from stax.primitives.elementwise import (
     square,
     sub,
 )
-from stax.primitives.families import binary, literal, unary
+from stax.primitives.families import Function, binary, literal, unary
 
 
 def one(x: Any) -> Any:
@@ -44,6 +44,12 @@ def _constant(value: float, x: Any) -> Any:
     """A constant of a loop body, in the dtype of the loop value `x`."""
     return ops.constant(value, ops.dtype_of(x))
 
+
+# Rules name functions that are bound further down.
+sigmoid: Function
+cos: Function
+cosh: Function
+sech2: Function
 
 # -------------------------------------------------------------------------------- roots, powers
 
@@ -133,7 +139,10 @@ def _sigmoid_any(x: Any) -> Any:
 
 
 sigmoid_p, sigmoid = unary(
-    "sigmoid", _sigmoid_any, lambda t, out, x: mul(t, mul(out, sigmoid(neg(x)))), weight=12.0
+    "sigmoid",
+    _sigmoid_any,
+    lambda t, out, x: mul(times(t, 0.25), sech2(times(x, 0.5))),
+    weight=12.0,
 )
 
 
