@@ -8,11 +8,13 @@ import pytest
 import stax
 from stax.core.graph import BACKWARD, check_graph
 from stax.core.staging import eval_graph
+from stax.core.text import parse_graph
 from stax.transforms.joint import joint_of
 from stax.transforms.partition import PartitionOptions, partition
 from stax.transforms.phases import split_joint
 from stax.transforms.rematerialise import rematerialise
 from stax.transforms.simplify import cse, inline_calls, simplify
+from tests.programs import random_program
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((24, 16))
@@ -169,3 +171,30 @@ def test_types_alone_are_enough():
 def test_wrong_argnums_are_named():
     with pytest.raises(stax.errors.StaticArgumentError, match="argnums=2"):
         stax.joint_graph(two_layers, argnums=2)(X, W)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_keep_every_bit_at_every_budget(seed):
+    program = random_program(seed)
+    argnums = tuple(range(len(program.args)))
+    joint = stax.joint_graph(program.fn, argnums)(*program.args)
+    check_graph(joint)
+    assert parse_graph(str(joint)) == joint
+    arguments = [*program.args, np.ones(())]
+    expected = eval_graph(joint, arguments)
+    for budget in (None, 0.3, 0):
+        try:
+            found = joint.partition(memory_budget=budget)
+        except stax.errors.MemoryBudgetError as error:
+            found = joint.partition(memory_budget=error.least)
+        check_graph(found.forward)
+        check_graph(found.backward)
+        outs = eval_graph(found.forward, program.args)
+        primals = [program.args[k] for k in found.needed_primals]
+        gradients = eval_graph(found.backward, [*outs[1:], *primals, np.ones(())])
+        for a, b in zip([outs[0], *gradients], expected, strict=True):
+            assert np.array_equal(a, b, equal_nan=True)
+    one = rematerialise(joint, PartitionOptions(chain_limit=3))
+    check_graph(one)
+    for a, b in zip(eval_graph(one, arguments), expected, strict=True):
+        assert np.array_equal(a, b, equal_nan=True)
