@@ -85,8 +85,8 @@ class Cache:
         self._stores = 0
         try:
             base.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.directory.mkdir(mode=0o700, exist_ok=True)
             _check_private(base, user, is_store=False)
+            self.directory.mkdir(mode=0o700, exist_ok=True)
             _check_private(self.directory, user, is_store=True)
         except CacheError:
             raise

@@ -202,7 +202,8 @@ def _run_compiler(
     if done.returncode == 0 and library.is_file() and library.stat().st_size > 0:
         return library
     if done.returncode < 0 or _ENVIRONMENT_FAULTS.search(log):
-        raise _EnvironmentFault(f"{command[0]}: {_last_line(log) or f'exit {done.returncode}'}")
+        found = next((line for line in log.splitlines() if _ENVIRONMENT_FAULTS.search(line)), "")
+        raise _EnvironmentFault(found.strip() or f"{command[0]} ended with {done.returncode}")
     first = next((line for line in log.splitlines() if "error" in line), _last_line(log))
     raise CompilationError(
         f"the C compiler refused generated code ({first.strip()})",
