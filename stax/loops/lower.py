@@ -136,7 +136,7 @@ def lower(graph: Graph, device: str = "cpu", mode: str = "default") -> LoweredGr
     early = needed_in_memory(graph)
     for eqn in graph.eqns:
         context.eqn = eqn
-        nodes = [_node(a, env) for a in eqn.inputs]
+        nodes = [_node(a, env, table) for a in eqn.inputs]
         outs = _lower_eqn(context, eqn, nodes)
         for var, node in zip(eqn.outputs, outs, strict=True):
             node = _typed(node, var)
@@ -149,7 +149,7 @@ def lower(graph: Graph, device: str = "cpu", mode: str = "default") -> LoweredGr
     context.eqn = None
     taken: set[str] = set()
     for atom in graph.outputs:
-        buffer = _output_buffer(context, _node(atom, env), taken, atom.name or "out")
+        buffer = _output_buffer(context, _node(atom, env, table), taken, atom.name or "out")
         taken.add(buffer.name)
         table.mark_output(buffer)
         result.outputs.append(buffer.name)
@@ -174,8 +174,11 @@ def table_name(table: BufferTable, name: str) -> str:
     return name if name not in table.buffers else table.fresh_name(name)
 
 
-def _node(atom: Atom, env: dict[Var, TensorNode]) -> TensorNode:
+def _node(atom: Atom, env: dict[Var, TensorNode], table: BufferTable) -> TensorNode:
     if isinstance(atom, Literal):
+        if not is_compilable(atom.dtype):
+            # No scalar code can make it, so it lies in memory for the external call.
+            return BufferTensor(table.add_constant(literal_array(atom)))
         return constant_node(literal_array(atom), atom.dtype)
     return env[atom]
 

@@ -197,8 +197,8 @@ MAX_UNROLLED_POWER = 64
 
 def power(x: Any, y: Any) -> Any:
     """x**y; a small integer constant `y` becomes `integer_pow`, which has no singular point."""
-    if isinstance(y, np.generic) and not is_complex(y.dtype):
-        value = y.item()
+    if isinstance(y, np.generic) and y.imag == 0:
+        value = y.real.item()
         kind = kind_of(aval_of(x).dtype)
         if kind == "i" and value < 0:
             raise DtypeError(
