@@ -125,11 +125,15 @@ def steps_of(lowered: LoweredGraph) -> list[Step]:
             if buffer.call in seen:
                 continue
             seen.add(buffer.call)
-            together = [
-                b
-                for b in lowered.computed
-                if isinstance(b, ExternBuffer) and b.call == buffer.call
-            ] if buffer.extern_kind == "fallback" else [buffer]
+            together = (
+                [
+                    b
+                    for b in lowered.computed
+                    if isinstance(b, ExternBuffer) and b.call == buffer.call
+                ]
+                if buffer.extern_kind == "fallback"
+                else [buffer]
+            )
             reads = tuple(dict.fromkeys(i.buffer for i in buffer.inputs))
             if all(0 in b.shape for b in together):
                 continue

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import Aval, aval_of
-from stax.core.primitive import FALLBACK, Linear, Primitive, Recompute, Zero
+from stax.core.primitive import Linear, Primitive, Recompute, Zero
 from stax.core.trace import bind1
 from stax.dtypes import DType, accumulator
 from stax.errors import DtypeError, ShapeError
+from stax.loops.contract import lower_dot
 from stax.primitives.elementwise import add
 from stax.primitives.families_arrays import check_axes, size_of
 from stax.primitives.views import move_axis, transpose
@@ -152,7 +153,7 @@ dot_general_p = Primitive(
     jvp=_dot_jvp,
     transpose=_dot_transpose,
     batch=_dot_batch,
-    lower=FALLBACK,
+    lower=lower_dot,
     cost=_dot_cost,
     recompute=Recompute.EXPENSIVE,
 )

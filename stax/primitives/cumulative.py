@@ -28,6 +28,7 @@ from stax.core.primitive import (
 from stax.core.trace import bind1
 from stax.dtypes import DType, accumulator, is_complex, is_float, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
+from stax.loops import rules
 from stax.primitives.elementwise import add, eq, maximum, mul, select, sub
 from stax.primitives.families_arrays import batch_size, check_axes, input_cost, shifted
 from stax.primitives.indexing import gather
@@ -69,6 +70,7 @@ def _cumulative(
     jvp: Rule,
     transpose: Rule | Sentinel = NONLINEAR,
     accepts: Callable[[DType], bool] = lambda dtype: True,
+    lower: Rule | Sentinel = FALLBACK,
 ) -> Primitive:
     def abstract_eval(x: Aval, *, axis: int, reverse: bool, **params: Any) -> Aval:
         check_axes((axis,), x, name)
@@ -87,7 +89,7 @@ def _cumulative(
         jvp=jvp,
         transpose=transpose,
         batch=_cumulative_batch(lambda: row),
-        lower=FALLBACK,
+        lower=lower,
         cost=input_cost,
         recompute=Recompute.EXPENSIVE,
     )
@@ -113,7 +115,13 @@ def _cumsum_transpose(ct: Any, x: Any, *, axis: int, reverse: bool, dtype: DType
     return (cumsum(ct, axis, not reverse),)
 
 
-cumsum_p = _cumulative("cumsum", impl=_cumsum_impl, jvp=_cumsum_jvp, transpose=_cumsum_transpose)
+cumsum_p = _cumulative(
+    "cumsum",
+    impl=_cumsum_impl,
+    jvp=_cumsum_jvp,
+    transpose=_cumsum_transpose,
+    lower=rules.scan("sum"),
+)
 
 
 def cumsum(x: Any, axis: int, reverse: bool = False, dtype: DType | None = None) -> Any:
@@ -208,7 +216,7 @@ def _cumprod_jvp(
     return linear_recurrence(x, mul(delayed(out, axis, reverse, 1), t), axis, reverse)
 
 
-cumprod_p = _cumulative("cumprod", impl=_cumprod_impl, jvp=_cumprod_jvp)
+cumprod_p = _cumulative("cumprod", impl=_cumprod_impl, jvp=_cumprod_jvp, lower=rules.scan("prod"))
 
 
 def cumprod(x: Any, axis: int, reverse: bool = False, dtype: DType | None = None) -> Any:
@@ -247,12 +255,14 @@ cummax_p = _cumulative(
     "cummax",
     impl=_extremum_impl(np.maximum),
     jvp=_cumulative_extremum_jvp,
+    lower=rules.scan("max"),
     accepts=lambda dtype: not is_complex(dtype),
 )
 cummin_p = _cumulative(
     "cummin",
     impl=_extremum_impl(np.minimum),
     jvp=_cumulative_extremum_jvp,
+    lower=rules.scan("min"),
     accepts=lambda dtype: not is_complex(dtype),
 )
 

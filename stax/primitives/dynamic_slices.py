@@ -24,6 +24,7 @@ from stax.core.primitive import (
 )
 from stax.core.trace import bind1
 from stax.errors import DtypeError, ShapeError
+from stax.loops import rules
 from stax.primitives.casts import convert
 from stax.primitives.elementwise import add, clamp, le, lt
 from stax.primitives.families_arrays import batch_size, no_cost, output_cost
@@ -109,7 +110,7 @@ dynamic_slice_p = Primitive(
     jvp=_slice_jvp,
     transpose=_slice_transpose,
     batch=_slice_batch,
-    lower=FALLBACK,
+    lower=rules.dynamic_slice,
     cost=no_cost,
     recompute=Recompute.CHEAP,
 )
@@ -188,7 +189,7 @@ dynamic_update_slice_p = Primitive(
     jvp=_update_jvp,
     transpose=_update_transpose,
     batch=_update_batch,
-    lower=FALLBACK,
+    lower=rules.dynamic_update_slice,
     cost=no_cost,
     recompute=Recompute.CHEAP,
 )

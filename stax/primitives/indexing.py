@@ -16,7 +16,6 @@ import numpy as np
 
 from stax.core.aval import Aval, aval_of
 from stax.core.primitive import (
-    FALLBACK,
     Linear,
     Primitive,
     Recompute,
@@ -25,6 +24,7 @@ from stax.core.primitive import (
 from stax.core.trace import bind1
 from stax.dtypes import DType, is_inexact
 from stax.errors import DtypeError, OutOfBoundsError, ShapeError
+from stax.loops import rules
 from stax.primitives.casts import convert
 from stax.primitives.elementwise import div, eq, logical_and, lt, mul, select, sub
 from stax.primitives.families_arrays import (
@@ -183,7 +183,7 @@ gather_p = Primitive(
     jvp=_gather_jvp,
     transpose=_gather_transpose,
     batch=_gather_batch,
-    lower=FALLBACK,
+    lower=rules.gather,
     cost=no_cost,
     recompute=Recompute.CHEAP,
 )
@@ -400,7 +400,7 @@ scatter_p = Primitive(
     jvp=_scatter_jvp,
     transpose=_scatter_transpose,
     batch=_scatter_batch,
-    lower=FALLBACK,
+    lower=rules.scatter,
     cost=lambda in_avals, out_avals, params: in_avals[1].size,
     recompute=Recompute.EXPENSIVE,
 )

@@ -25,6 +25,7 @@ from stax.core.primitive import (
 from stax.core.trace import bind1
 from stax.dtypes import DType, accumulator, is_complex, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
+from stax.loops import rules
 from stax.primitives.casts import convert
 from stax.primitives.cumulative import cumprod
 from stax.primitives.elementwise import div, eq, mul, select
@@ -109,7 +110,13 @@ def products_of_others(x: Any, axis: int) -> Any:
     return mul(before, after)
 
 
-prod_p = reduction("prod", abstract_eval=_prod_aval, impl=_prod_impl, jvp=_prod_jvp)
+prod_p = reduction(
+    "prod",
+    abstract_eval=_prod_aval,
+    impl=_prod_impl,
+    jvp=_prod_jvp,
+    lower=rules.reduce_prod,
+)
 
 
 def reduce_prod(x: Any, axes: Sequence[int], dtype: DType | None = None) -> Any:
@@ -146,10 +153,18 @@ def _reduced_by(function: Callable[..., Any]) -> Rule:
 
 
 max_p = reduction(
-    "max", abstract_eval=_extremum_aval("max"), impl=_reduced_by(np.max), jvp=_extremum_jvp
+    "max",
+    abstract_eval=_extremum_aval("max"),
+    impl=_reduced_by(np.max),
+    jvp=_extremum_jvp,
+    lower=rules.reduce_extreme("max"),
 )
 min_p = reduction(
-    "min", abstract_eval=_extremum_aval("min"), impl=_reduced_by(np.min), jvp=_extremum_jvp
+    "min",
+    abstract_eval=_extremum_aval("min"),
+    impl=_reduced_by(np.min),
+    jvp=_extremum_jvp,
+    lower=rules.reduce_extreme("min"),
 )
 
 
@@ -177,10 +192,18 @@ def _truth_aval(name: str) -> Rule:
 
 
 any_p = reduction(
-    "any", abstract_eval=_truth_aval("any"), impl=_reduced_by(np.any), jvp=ZERO_DERIVATIVE
+    "any",
+    abstract_eval=_truth_aval("any"),
+    impl=_reduced_by(np.any),
+    jvp=ZERO_DERIVATIVE,
+    lower=rules.reduce_truth("any"),
 )
 all_p = reduction(
-    "all", abstract_eval=_truth_aval("all"), impl=_reduced_by(np.all), jvp=ZERO_DERIVATIVE
+    "all",
+    abstract_eval=_truth_aval("all"),
+    impl=_reduced_by(np.all),
+    jvp=ZERO_DERIVATIVE,
+    lower=rules.reduce_truth("all"),
 )
 
 
@@ -218,7 +241,7 @@ def _arg_row(name: str, function: Callable[..., Any]) -> Primitive:
         jvp=ZERO_DERIVATIVE,
         transpose=NONLINEAR,
         batch=batch,
-        lower=FALLBACK,
+        lower=rules.arg_extreme(name),
         cost=input_cost,
         recompute=Recompute.REDUCTION,
     )

@@ -14,7 +14,6 @@ import numpy as np
 
 from stax.core.aval import Aval, aval_of
 from stax.core.primitive import (
-    FALLBACK,
     NONLINEAR,
     ZERO_DERIVATIVE,
     Linear,
@@ -25,6 +24,7 @@ from stax.core.primitive import (
 from stax.core.trace import bind1
 from stax.dtypes import DType
 from stax.errors import DtypeError, ShapeError
+from stax.loops import rules
 from stax.primitives.elementwise import select, sub
 from stax.primitives.families_arrays import (
     batch_size,
@@ -105,6 +105,7 @@ slice_p = linear_shape_op(
     impl=_slice_impl,
     transpose=_slice_transpose,
     batch=_slice_batch,
+    lower=rules.strided_slice,
 )
 
 
@@ -214,7 +215,7 @@ pad_p = Primitive(
     jvp=_pad_jvp,
     transpose=_pad_transpose,
     batch=_pad_batch,
-    lower=FALLBACK,
+    lower=rules.pad,
     cost=no_cost,
     recompute=Recompute.CHEAP,
 )
@@ -292,7 +293,7 @@ concatenate_p = Primitive(
     jvp=_concatenate_jvp,
     transpose=_concatenate_transpose,
     batch=_concatenate_batch,
-    lower=FALLBACK,
+    lower=rules.concatenate,
     cost=no_cost,
     recompute=Recompute.CHEAP,
 )
@@ -330,7 +331,7 @@ iota_p = Primitive(
     jvp=ZERO_DERIVATIVE,
     transpose=NONLINEAR,
     batch=_iota_batch,
-    lower=FALLBACK,
+    lower=rules.iota,
     cost=no_cost,
     recompute=Recompute.VIEW,
 )

@@ -17,6 +17,7 @@ from stax.core.primitive import Recompute
 from stax.core.trace import bind1
 from stax.dtypes import DType, accumulator, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
+from stax.loops import rules
 from stax.primitives.families_arrays import (
     check_axes,
     input_cost,
@@ -56,6 +57,7 @@ reshape_p = linear_shape_op(
     impl=lambda x, *, shape: np.reshape(x, shape),
     transpose=lambda ct, aval, *, shape: reshape(ct, aval.shape),
     batch=_reshape_batch,
+    lower=rules.reshape,
 )
 
 
@@ -87,6 +89,7 @@ transpose_p = linear_shape_op(
     impl=lambda x, *, perm: np.transpose(x, perm),
     transpose=lambda ct, aval, *, perm: transpose(ct, np.argsort(perm).tolist()),
     batch=_transpose_batch,
+    lower=rules.transpose,
 )
 
 
@@ -149,6 +152,7 @@ broadcast_p = linear_shape_op(
     impl=_broadcast_impl,
     transpose=_broadcast_transpose,
     batch=_broadcast_batch,
+    lower=rules.broadcast,
 )
 
 
@@ -189,6 +193,7 @@ rev_p = linear_shape_op(
     impl=lambda x, *, axes: np.flip(x, axes),
     transpose=lambda ct, aval, *, axes: rev(ct, axes),
     batch=_rev_batch,
+    lower=rules.rev,
 )
 
 
@@ -230,6 +235,7 @@ sum_p = linear_shape_op(
     impl=_sum_impl,
     transpose=_sum_transpose,
     batch=_sum_batch,
+    lower=rules.reduce_sum,
     recompute=Recompute.REDUCTION,
     cost=input_cost,
 )

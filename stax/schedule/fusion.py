@@ -200,9 +200,7 @@ def try_join(
     return False
 
 
-def _fits(
-    kernel: Kernel, body: Body
-) -> list[tuple[Role, tuple[Symbol, ...], int | None]]:
+def _fits(kernel: Kernel, body: Body) -> list[tuple[Role, tuple[Symbol, ...], int | None]]:
     """Roles the body could play: its loops in space order, and where it wants the split."""
     loops, inner = body.loops, body.reduction_loops
     total = kernel.numel
@@ -262,7 +260,7 @@ def _placed(
     extents = _extents(dims)
     if role is Role.OUTER:
         if rows is None:
-            if split_numel is None or split_numel <= 1 and kernel.numel > 1:
+            if split_numel is None or (split_numel <= 1 and kernel.numel > 1):
                 return None
             cut = _cut(space, split_numel)
             if cut is None:

@@ -27,7 +27,6 @@ from stax.errors import DtypeError, StaticArgumentError
 from stax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from stax.transforms.jit_call import jit_p
 
-
 __all__ = ["JitFunction", "jit"]
 
 
@@ -235,9 +234,7 @@ def _static_arguments(
     except (TypeError, ValueError):
         return nums, names
     positional = [
-        p.name
-        for p in parameters
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
     variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     resolved = []
@@ -276,8 +273,7 @@ def _checked_aval(leaf: Any, fun: Any, tree: Any) -> Aval:
         raise DtypeError(f"argument {where} of {fun!r} has dtype {got}, which cannot be traced")
     raise StaticArgumentError(
         f"argument {where} of {fun!r} is {type(leaf).__name__} {leaf!r}, not an array or a number",
-        hint="mark it static (static_argnums / static_argnames), or register its class as a "
-        "pytree",
+        hint="mark it static (static_argnums / static_argnames), or register its class as a pytree",
     )
 
 

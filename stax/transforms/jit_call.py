@@ -156,9 +156,7 @@ def _cut(linear: LinearizedGraph, outputs: int) -> SavingGraphs:
 def _reading(eqn: Eqn, renamed: dict[Var, Atom]) -> Eqn:
     if not any(a in renamed for a in eqn.inputs if isinstance(a, Var)):
         return eqn
-    return eqn.replace(
-        inputs=[renamed.get(a, a) if isinstance(a, Var) else a for a in eqn.inputs]
-    )
+    return eqn.replace(inputs=[renamed.get(a, a) if isinstance(a, Var) else a for a in eqn.inputs])
 
 
 def _saved_values(linear: LinearizedGraph, atoms: Sequence[Atom], outputs: int) -> list[Var]:
@@ -184,9 +182,7 @@ def _saved_values(linear: LinearizedGraph, atoms: Sequence[Atom], outputs: int) 
     return list(partition(split_joint(joint, len(cts), outputs)).saved)
 
 
-def _recomputation(
-    forward: Graph, atoms: Sequence[Atom], saved: Sequence[Var]
-) -> list[Eqn]:
+def _recomputation(forward: Graph, atoms: Sequence[Atom], saved: Sequence[Var]) -> list[Eqn]:
     """The forward equations that make the residuals from the inputs and the saved values."""
     given = {*saved, *forward.inputs, *(v for v, _ in forward.constants)}
     wanted = {a for a in atoms if isinstance(a, Var) and a not in given}

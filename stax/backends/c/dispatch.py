@@ -58,9 +58,18 @@ class Dispatcher(Protocol):
     """What both dispatchers offer; attributes may be set freely (`__name__`, `lower`, ...)."""
 
     slow_path: SlowPath | None
-    entry_count: int
-    hits: int
-    misses: int
+
+    @property
+    def entry_count(self) -> int:
+        """The number of entries held."""
+
+    @property
+    def hits(self) -> int:
+        """How many calls an entry took."""
+
+    @property
+    def misses(self) -> int:
+        """How many calls went the slow way."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the matching entry, or the slow path."""

@@ -17,8 +17,8 @@ import numpy as np
 
 from stax.dtypes import DType
 from stax.loops.body import Instr
-from stax.loops.scalar_ops import SCALAR_OPS, c_type, compute_dtype, is_half, spelling, type_tag
 from stax.loops.expressions import Binary, Constant, Expr, Printer, Symbol
+from stax.loops.scalar_ops import SCALAR_OPS, c_type, compute_dtype, is_half, spelling, type_tag
 from stax.loops.symbolic import symbol as make_symbol
 
 ROW_DEPTH = 1

@@ -235,8 +235,10 @@ def cpu_identity() -> str:
                     break
     except OSError:
         pass
-    wanted = ("vendor_id", "cpu family", "model", "model name", "flags", "Features")
-    wanted += ("CPU implementer", "CPU part", "CPU variant", "isa")
+    wanted = (
+        *("vendor_id", "cpu family", "model", "model name", "flags"),
+        *("Features", "CPU implementer", "CPU part", "CPU variant", "isa"),
+    )
     parts = [
         f"{name}={' '.join(sorted(fields[name].split()))}" for name in wanted if name in fields
     ]
