@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from stax.numpy import methods as methods
 from stax.numpy import operators as operators
+from stax.numpy import reductions as _reductions
+from stax.numpy.at import at as at
 from stax.numpy.constants import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.creation import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.einsum import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.elementwise import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.manipulation import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.products import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.rearranging import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.reductions import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.selection import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.statistics import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.ufuncs import *  # noqa: F403 - its __all__ is the list of names
+
+all = _reductions.all_
+any = _reductions.any_

@@ -1,0 +1,214 @@
+"""Functional indexed writes: `x.at[index].set(value)` on tracers, `at(x)[index]` on anything.
+
+Input: an array, an index as NumPy takes it and the values.  Output: a changed copy.  `mode` says
+what an index outside the array means, by JAX's names; by default it is an error, as in NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.source import user_source
+from stax.core.trace import EVAL, METHODS, STATE, Tracer
+from stax.errors import ShapeError
+from stax.numpy.indexing import ArrayIndex, BasicIndex, parse_index, written
+from stax.numpy.promotion import array_like, as_dtype
+from stax.primitives import elementwise as el
+from stax.primitives.shapes import scalar_zero
+from stax.primitives.views import broadcast
+
+MODES = {
+    None: "error",
+    "error": "error",
+    "fill": "fill",
+    "drop": "fill",
+    "clip": "clip",
+    "wrap": "wrap",
+    "promise_in_bounds": "promise",
+}
+
+
+class IndexUpdateHelper:
+    """`x.at`: index it to name elements, then `set`, `add`, ... give a changed copy."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __getitem__(self, index: Any) -> IndexUpdateRef:
+        return IndexUpdateRef(self.array, index)
+
+    def __repr__(self) -> str:
+        return f"at({self.array!r})"
+
+
+class IndexUpdateRef:
+    """Elements of an array, named for a functional write."""
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array: Any, index: Any) -> None:
+        self.array = array
+        self.index = index
+
+    def _write(self, value: Any, kind: str, mode: Any, unique: bool) -> Any:
+        x = self.array
+        if STATE.trace is EVAL and not isinstance(x, Tracer):
+            x = np.asarray(x)
+        return written(x, self.index, value, kind, _mode(mode), unique)
+
+    def set(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        """A copy with the elements replaced by `values`."""
+        return self._write(values, "set", mode, unique_indices)
+
+    def add(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        """A copy with `values` added, once for each time an element is named."""
+        return self._write(values, "add", mode, unique_indices)
+
+    def subtract(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        """A copy with `values` subtracted."""
+        return self._write(_negated(values), "add", mode, unique_indices)
+
+    def multiply(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        """A copy with the elements multiplied by `values`."""
+        return self._write(values, "mul", mode, unique_indices)
+
+    mul = multiply
+
+    def divide(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        """A copy with the elements divided by `values`."""
+        dtype = aval_of(self.array).dtype
+        divisor = as_dtype(array_like(values, "at.divide"), dtype)
+        ones = IndexUpdateRef(
+            broadcast(np.ones((), dtype)[()], aval_of(self.array).shape), self.index
+        )
+        return el.div(self.array, ones._write(divisor, "mul", mode, unique_indices))
+
+    def power(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        """A copy with the elements raised to `values`."""
+        return self.apply(lambda old: old**values, mode=mode)
+
+    def min(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        """A copy in which the elements are at most `values`."""
+        return self._write(values, "min", mode, unique_indices)
+
+    def max(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        """A copy in which the elements are at least `values`."""
+        return self._write(values, "max", mode, unique_indices)
+
+    def apply(
+        self,
+        func: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        """A copy with `func` applied to the elements."""
+        return self._write(func(self.get(mode=mode)), "set", mode, unique_indices)
+
+    def get(
+        self,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        fill_value: Any = None,
+    ) -> Any:
+        """The elements; outside the array `mode` decides."""
+        x = self.array
+        if STATE.trace is EVAL and not isinstance(x, Tracer):
+            x = np.asarray(x)
+        parsed = parse_index(aval_of(x).shape, self.index, _mode(mode), unique_indices)
+        if isinstance(parsed, BasicIndex):
+            return parsed.read(x)
+        assert isinstance(parsed, ArrayIndex)
+        if fill_value is None or parsed.mode != "fill":
+            return parsed.read(x)
+        # Marks outside positions by reading them from an array of truths.
+        truths = broadcast(np.zeros((), np.int8)[()], aval_of(x).shape)
+        outside = el.ne(parsed.read(truths), scalar_zero(np.dtype(np.int8)))
+        dtype = aval_of(x).dtype
+        return el.select(outside, as_dtype(fill_value, dtype), parsed.read(x, "clip"))
+
+
+def _negated(values: Any) -> Any:
+    return -values if isinstance(values, Tracer) else np.negative(values)
+
+
+def _mode(mode: Any) -> str:
+    if mode not in MODES:
+        raise ShapeError(
+            f"mode {mode!r} is not one of fill, drop, clip, wrap, promise_in_bounds, error",
+            op="at",
+            where=user_source() or None,
+        )
+    return MODES[mode]
+
+
+def at(x: Any) -> IndexUpdateHelper:
+    """Functional writes on arrays and traced values alike: `at(x)[index].set(value)`."""
+    return IndexUpdateHelper(x)
+
+
+METHODS["at"] = at

@@ -1,0 +1,280 @@
+"""The methods and properties of traced values: `x.sum(-1)`, `x.T`, `x.reshape(2, -1)`, ...
+
+Input: nothing; importing this module fills METHODS and UFUNC_METHODS of `core.trace`.  Output:
+each method is the function of the same name with the tracer as its first argument.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.functionalize import assign, record_view
+from stax.core.source import user_source
+from stax.core.trace import METHODS, UFUNC_METHODS, Tracer, fresh
+from stax.errors import DtypeError, MutationError, ShapeError
+from stax.numpy import (
+    creation,
+    manipulation,
+    products,
+    rearranging,
+    reductions,
+    selection,
+    statistics,
+)
+from stax.numpy.indexing import fitted, written
+from stax.numpy.promotion import asarray_dtype
+from stax.numpy.registration import deliver
+from stax.primitives.casts import bitcast
+from stax.primitives.views import reshape as reshape_row
+
+Array = Any
+
+_FUNCTIONS = {
+    **{
+        name: getattr(reductions, name)
+        for name in "sum prod max min argmax argmin ptp cumsum cumprod".split()
+    },
+    "all": reductions.all_,
+    "any": reductions.any_,
+    **{name: getattr(statistics, name) for name in "mean var std".split()},
+    **{
+        name: getattr(selection, name)
+        for name in "argsort choose clip nonzero put searchsorted take".split()
+    },
+    "repeat": rearranging.repeat,
+    **{name: getattr(manipulation, name) for name in "diagonal ravel squeeze swapaxes".split()},
+    "dot": products.dot,
+}
+METHODS.update(_FUNCTIONS)
+
+
+def _shape_argument(values: tuple[Any, ...]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def reshape(self: Tracer, *shape: Any, order: str = "C", copy: Any = None) -> Array:
+    """`x.reshape(2, -1)` or `x.reshape((2, -1))`."""
+    return manipulation.reshape(self, _shape_argument(shape), order)
+
+
+def transpose(self: Tracer, *axes: Any) -> Array:
+    """`x.transpose()`, `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
+    return manipulation.transpose(self, _shape_argument(axes) if axes else None)
+
+
+def astype(
+    self: Tracer,
+    dtype: Any,
+    order: str = "K",
+    casting: str = "unsafe",
+    subok: bool = True,
+    copy: bool = True,
+) -> Array:
+    """`x.astype(dtype)`."""
+    kind = asarray_dtype(dtype)
+    if not np.can_cast(self.dtype, kind, casting):
+        raise DtypeError(
+            f"cannot cast {self.dtype} to {kind} with casting={casting!r}",
+            op="astype",
+            operands=[str(self.aval)],
+            where=user_source() or None,
+        )
+    return creation.astype(self, kind, copy=copy)
+
+
+def flatten(self: Tracer, order: str = "C") -> Array:
+    """A copy as a vector."""
+    return fresh(manipulation.ravel(self, order))
+
+
+def fill(self: Tracer, value: Any) -> None:
+    """Write one value everywhere, in place."""
+    assign(self, fitted(value, self.shape, self.dtype))
+
+
+def sort(self: Tracer, axis: int = -1, kind: Any = None, order: Any = None, **kwargs: Any) -> None:
+    """Sort in place."""
+    assign(self, selection.sort(self, axis))
+
+
+def compress(self: Tracer, condition: Any, axis: Any = None, out: Any = None) -> Array:
+    """The slices along an axis for which a known condition holds."""
+    return selection.compress(condition, self, axis, out)
+
+
+def view(self: Tracer, dtype: Any = None, type: Any = None) -> Array:
+    """The same value as a view, or its bits read as another dtype of the same width."""
+    if dtype is None:
+        return record_view(self, self, lambda v: v, lambda base, new: new)
+    kind, old = asarray_dtype(dtype), self.dtype
+    return record_view(
+        bitcast(self, kind), self, lambda v: bitcast(v, kind), lambda base, new: bitcast(new, old)
+    )
+
+
+def transposed(self: Tracer) -> Array:
+    """All axes reversed."""
+    return manipulation.transpose(self)
+
+
+def flat(self: Tracer) -> Array:
+    """The elements in row-major order, as a view."""
+    return manipulation.ravel(self)
+
+
+def copy(self: Tracer, order: str = "C") -> Array:
+    """A copy, which writes to the original do not reach."""
+    return fresh(self)
+
+
+def block_until_ready(self: Tracer) -> Array:
+    """The value itself: there is nothing to wait for."""
+    return self
+
+
+METHODS.update(
+    {
+        "reshape": reshape,
+        "transpose": transpose,
+        "astype": astype,
+        "flatten": flatten,
+        "fill": fill,
+        "sort": sort,
+        "compress": compress,
+        "view": view,
+        "T": transposed,
+        "mT": manipulation.matrix_transpose,
+        "flat": flat,
+        "copy": copy,
+        "block_until_ready": block_until_ready,
+        "__array_namespace__": lambda self, api_version=None: sys.modules["stax.numpy"],
+    }
+)
+
+
+# --------------------------------------------------------------------------- in-place operators
+
+
+def _in_place(symbol: str) -> Any:
+    def operator(self: Tracer, other: Any) -> Any:
+        value = METHODS[f"__{symbol}__"](self, other)
+        if value is NotImplemented:
+            return value
+        if not self.shape:
+            # A scalar is not written to, in NumPy either: the name is bound to the result.
+            return value
+        have = aval_of(value)
+        if have.shape != self.shape:
+            raise ShapeError(
+                f"non-broadcastable output operand with shape {self.shape} doesn't match the "
+                f"broadcast shape {have.shape}",
+                op=f"i{symbol}",
+                where=user_source() or None,
+            )
+        if have.dtype != self.dtype and not np.can_cast(have.dtype, self.dtype, "same_kind"):
+            raise DtypeError(
+                f"cannot write a result of {have.dtype} in place into {self.dtype}",
+                op=f"i{symbol}",
+                operands=[str(self.aval)],
+                where=user_source() or None,
+                hint="write x = x + y instead of x += y",
+            )
+        assign(self, fitted(value, self.shape, self.dtype))
+        return self
+
+    return operator
+
+
+METHODS["__matmul__"] = lambda self, other: products.matmul(self, other)
+METHODS["__rmatmul__"] = lambda self, other: products.matmul(other, self)
+for _symbol in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split():
+    METHODS[f"__i{_symbol}__"] = _in_place(_symbol)
+
+
+# -------------------------------------------------------------------------------- ufunc methods
+
+_REDUCE = {
+    np.add: reductions.sum,
+    np.multiply: reductions.prod,
+    np.maximum: reductions.max,
+    np.minimum: reductions.min,
+    np.logical_and: reductions.all_,
+    np.logical_or: reductions.any_,
+}
+_ACCUMULATE = {
+    np.add: reductions.cumsum,
+    np.multiply: reductions.cumprod,
+    np.maximum: reductions.cummax,
+    np.minimum: reductions.cummin,
+}
+
+
+def _unsupported(ufunc: np.ufunc, method: str) -> DtypeError:
+    return DtypeError(
+        f"np.{ufunc.__name__}.{method} has no traced version",
+        where=user_source() or None,
+        hint="use stax.pure_callback to call it on concrete values",
+    )
+
+
+def ufunc_reduce(ufunc: np.ufunc, array: Array, axis: Any = 0, **kwargs: Any) -> Array:
+    """`np.add.reduce(x)` and its kin."""
+    function = _REDUCE.get(ufunc)
+    if function is None:
+        raise _unsupported(ufunc, "reduce")
+    kwargs = {k: v for k, v in kwargs.items() if not (k == "dtype" and v is None)}
+    out = kwargs.pop("out", None)
+    out = out[0] if isinstance(out, tuple) else out
+    return deliver(function(array, axis=axis, **kwargs), out, ufunc.__name__)
+
+
+def ufunc_accumulate(
+    ufunc: np.ufunc, array: Array, axis: Any = 0, dtype: Any = None, out: Any = None
+) -> Array:
+    """`np.add.accumulate(x)` and its kin."""
+    function = _ACCUMULATE.get(ufunc)
+    if function is None:
+        raise _unsupported(ufunc, "accumulate")
+    out = out[0] if isinstance(out, tuple) else out
+    value = function(array, axis) if dtype is None else function(array, axis, dtype)
+    return deliver(value, out, ufunc.__name__)
+
+
+def ufunc_outer(ufunc: np.ufunc, a: Array, b: Array, **kwargs: Any) -> Array:
+    """`np.multiply.outer(a, b)` and its kin."""
+    left, right = aval_of(a).shape, aval_of(b).shape
+    a = reshape_row(a, (*left, *(1,) * len(right))) if right else a
+    return ufunc(a, b, **kwargs)
+
+
+_AT = {np.add: "add", np.multiply: "mul", np.maximum: "max", np.minimum: "min"}
+
+
+def ufunc_at(ufunc: np.ufunc, a: Array, indices: Any, b: Any = None) -> None:
+    """`np.add.at(x, i, v)` and its kin, in place; every index counts, repeated ones too."""
+    if not isinstance(a, Tracer):
+        raise MutationError(
+            f"np.{ufunc.__name__}.at would write a traced value into a plain NumPy array",
+            where=user_source() or None,
+            hint="make the array with stax.numpy.zeros or np.zeros(..., like=x)",
+        )
+    kind = _AT.get(ufunc)
+    if ufunc is np.subtract:
+        kind, b = "add", np.negative(b)
+    if kind is None:
+        raise _unsupported(ufunc, "at")
+    assign(a, written(a, indices, b, kind))
+
+
+UFUNC_METHODS.update(
+    {
+        "reduce": ufunc_reduce,
+        "accumulate": ufunc_accumulate,
+        "outer": ufunc_outer,
+        "at": ufunc_at,
+    }
+)

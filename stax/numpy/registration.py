@@ -1,0 +1,195 @@
+"""How a NumPy function gets its traced version: one decorator, and what the versions share.
+
+Input: NumPy's function and one with the same signature that works on tracers.  Output: the
+public function of `stax.numpy`, which calls NumPy itself when nothing is traced (bit for bit its
+result) and the traced version otherwise; `np.f(tracer)` reaches the same through ARRAY_FUNCTIONS.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.functionalize import assign
+from stax.core.source import user_source
+from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, Tracer
+from stax.dtypes import WEAK_DTYPES, DType, bfloat16, float8_e4m3fn
+from stax.errors import AxisError, MutationError, ShapeError
+from stax.numpy.promotion import array_like, coerce, has_nested_tracer
+from stax.primitives.casts import convert
+from stax.primitives.shapes import concatenate
+from stax.primitives.views import broadcast, reshape
+
+F = TypeVar("F", bound=Callable[..., Any])
+_EXTENSIONS = frozenset({bfloat16, float8_e4m3fn})
+NoValue: Any = np._NoValue  # what NumPy passes for an argument that was not given
+
+
+def holds_tracer(values: Sequence[Any]) -> bool:
+    """True when `values`, or a list or tuple among them, holds a tracer."""
+    for value in values:
+        if isinstance(value, Tracer):
+            return True
+        if isinstance(value, list | tuple) and value and holds_tracer(value):
+            return True
+    return False
+
+
+def holds_extension(values: Sequence[Any]) -> bool:
+    """True when an array of a dtype that NumPy itself does not sum well is among `values`."""
+    return any(getattr(value, "dtype", None) in _EXTENSIONS for value in values)
+
+
+def implements(*functions: Any, halves: bool = False) -> Callable[[F], F]:
+    """Make the decorated function the traced version of NumPy's `functions`.
+
+    The first is called when nothing is traced.  With `halves` it is not called for bfloat16 and
+    float8 arrays, which NumPy would accumulate in their own precision.
+    """
+    plain = functions[0]
+
+    def decorate(traced: F) -> F:
+        @functools.wraps(traced)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            if (
+                STATE.trace is EVAL
+                and not holds_tracer(args)
+                and not (kwargs and holds_tracer(tuple(kwargs.values())))
+                and not (halves and holds_extension(args))
+            ):
+                return plain(*args, **kwargs)
+            return traced(*args, **kwargs)
+
+        for function in functions:
+            ARRAY_FUNCTIONS[function] = public
+        return public  # type: ignore[return-value]  # same signature
+
+    return decorate
+
+
+def passes(name: str) -> Any:
+    """NumPy's function of that name as it is: it needs no traced version."""
+    return getattr(np, name)
+
+
+def operand(value: Any, op: str) -> Any:
+    """`value` as something with shape and dtype: a tracer, an array or a NumPy scalar."""
+    value = array_like(value, op)
+    return np.asarray(value)[()] if type(value) in WEAK_DTYPES else value
+
+
+def static_int(value: Any, op: str, what: str) -> int:
+    """A Python integer; ConcretizationError for a traced one."""
+    return operator.index(value)
+
+
+def shape_tuple(shape: Any) -> tuple[int, ...]:
+    """A shape from an integer or a sequence of them."""
+    if isinstance(shape, list | tuple):
+        return tuple(operator.index(n) for n in shape)
+    if isinstance(shape, np.ndarray) and shape.ndim:
+        return tuple(operator.index(n) for n in shape)
+    return (operator.index(shape),)
+
+
+def axis_index(axis: Any, ndim: int, op: str) -> int:
+    """`axis` counted from the front.
+
+    Raises:
+      AxisError: there is no such axis.
+    """
+    k = operator.index(axis)
+    if not -ndim <= k < ndim:
+        raise AxisError(
+            f"axis {k} is out of bounds for array of dimension {ndim}",
+            axis=k,
+            ndim=ndim,
+            op=op,
+            where=user_source() or None,
+        )
+    return k + ndim if k < 0 else k
+
+
+def axes_tuple(axis: Any, ndim: int, op: str) -> tuple[int, ...]:
+    """The axes named by None (all), an integer or a tuple, from the front and in given order."""
+    if axis is None:
+        return tuple(range(ndim))
+    if not isinstance(axis, tuple | list):
+        return (axis_index(axis, ndim, op),)
+    axes = tuple(axis_index(a, ndim, op) for a in axis)
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"duplicate value in axis {tuple(axis)}", op=op)
+    return axes
+
+
+def broadcast_to_shape(value: Any, shape: Sequence[int]) -> Any:
+    """`value` broadcast to `shape` by NumPy's rules."""
+    have = aval_of(value).shape
+    if have == tuple(shape):
+        return value
+    return broadcast(value, shape)
+
+
+def converted(value: Any, dtype: DType) -> Any:
+    """`value` with dtype `dtype`."""
+    return convert(value, np.dtype(dtype))
+
+
+def deliver(value: Any, out: Any, op: str) -> Any:
+    """`value`, written into the traced array `out` when one is given.
+
+    Raises:
+      MutationError: `out` is a plain array, which cannot hold a traced value.
+    """
+    if out is None or out is NoValue:
+        return value
+    if not isinstance(out, Tracer):
+        raise MutationError(
+            "out= is a plain NumPy array, which cannot hold a traced value",
+            op=op,
+            where=user_source() or None,
+            hint="make it with stax.numpy.zeros or np.zeros(..., like=x), or drop out=",
+        )
+    if aval_of(value).shape != out.shape:
+        raise ShapeError(
+            f"out= has shape {out.shape}, the result {aval_of(value).shape}",
+            op=op,
+            where=user_source() or None,
+        )
+    assign(out, converted(value, out.dtype))
+    return out
+
+
+def nested_array(value: Any) -> Any:
+    """The array of a nest of lists that holds traced values."""
+    if not isinstance(value, list | tuple):
+        return value
+    if not has_nested_tracer(value):
+        return np.asarray(value)
+    parts = [nested_array(v) for v in value]
+    first = aval_of(array_like(parts[0], "array")).shape
+    parts = coerce(*(array_like(p, "array") for p in parts))
+    for part in parts:
+        if aval_of(part).shape != first:
+            raise ShapeError(
+                "the array would have an inhomogeneous shape: "
+                f"parts of shapes {first} and {aval_of(part).shape}",
+                op="array",
+                where=user_source() or None,
+            )
+    return concatenate([reshape(strong(p), (1, *first)) for p in parts], 0)
+
+
+def strong(value: Any) -> Any:
+    """`value`, no longer weak."""
+    aval = aval_of(value)
+    if not aval.weak:
+        return value
+    if isinstance(value, Tracer):
+        return converted(value, aval.dtype)
+    return aval.dtype.type(value)

@@ -1,0 +1,570 @@
+"""Choosing elements: where, select, clip, take, sort, searchsorted, interp, insert, delete, ...
+
+Input: NumPy's arguments.  Output: selects, gathers and sorts.  Functions whose result shape
+depends on values (nonzero, unique, ...) work where the values are known while tracing.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.functionalize import assign
+from stax.core.source import user_source
+from stax.core.trace import Tracer, as_traced
+from stax.dtypes import is_inexact
+from stax.errors import ConcretizationError, MutationError, ShapeError
+from stax.numpy.indexing import fitted, getitem, written
+from stax.numpy.promotion import array_like, as_dtype, coerce
+from stax.numpy.rearranging import along
+from stax.numpy.reductions import truth
+from stax.numpy.registration import (
+    axis_index,
+    broadcast_to_shape,
+    converted,
+    deliver,
+    implements,
+    nested_array,
+    operand,
+)
+from stax.primitives import elementwise as el
+from stax.primitives import shapes as sh
+from stax.primitives import views as vw
+from stax.primitives.dynamic_slices import searchsorted as search_row
+from stax.primitives.indexing import gather
+from stax.primitives.shapes import iota, scalar_zero, slice_axis
+from stax.primitives.sorting import sort as sort_rows
+from stax.primitives.sorting import taken_along
+
+__all__ = [
+    "argpartition",
+    "argsort",
+    "argwhere",
+    "bincount",
+    "choose",
+    "clip",
+    "compress",
+    "copyto",
+    "delete",
+    "digitize",
+    "extract",
+    "fill_diagonal",
+    "flatnonzero",
+    "insert",
+    "interp",
+    "lexsort",
+    "nonzero",
+    "partition",
+    "piecewise",
+    "place",
+    "put",
+    "put_along_axis",
+    "putmask",
+    "searchsorted",
+    "select",
+    "sort",
+    "take",
+    "take_along_axis",
+    "where",
+]
+
+Array = Any
+INT64 = np.dtype(np.int64)
+
+
+def known(value: Any, op: str) -> Any:
+    """The NumPy value of an argument that decides a shape.
+
+    Raises:
+      ConcretizationError: it is not known while tracing.
+    """
+    if not isinstance(value, Tracer):
+        return np.asarray(value)
+    found = value.concrete()
+    if found is None:
+        raise ConcretizationError(
+            f"the result's shape depends on the values of a traced array of type {value.aval}",
+            op=op,
+            where=user_source() or None,
+            hint="use a mask with stax.numpy.where(mask, x, 0), or call the function outside jit",
+        )
+    return np.asarray(found)
+
+
+# --------------------------------------------------------------------------------------- where
+
+
+@implements(np.where)
+def where(condition: Array, x: Any = None, y: Any = None, /) -> Any:
+    """`x` where the condition holds, else `y`; as `numpy.where`."""
+    if x is None and y is None:
+        return nonzero(condition)
+    if x is None or y is None:
+        raise ShapeError("either both or neither of x and y should be given", op="where")
+    mask = truth(operand(condition, "where"))
+    a, b = coerce(array_like(x, "where"), array_like(y, "where"))
+    return el.select(mask, a, b)
+
+
+@implements(np.select)
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
+    """For each element the choice of the first condition that holds; as `numpy.select`."""
+    if len(condlist) != len(choicelist):
+        raise ShapeError("list of cases must be same length as list of conditions", op="select")
+    if not len(condlist):
+        raise ShapeError("select with an empty condition list is not possible", op="select")
+    *choices, out = coerce(
+        *(array_like(c, "select") for c in choicelist), array_like(default, "select")
+    )
+    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
+        out = el.select(truth(operand(condition, "select")), choice, out)
+    return out
+
+
+@implements(np.choose)
+def choose(a: Array, choices: Any, out: Any = None, mode: str = "raise") -> Array:
+    """For each element the choice numbered by `a`; as `numpy.choose`."""
+    index = operand(a, "choose")
+    options = coerce(*(operand(c, "choose") for c in choices))
+    shape = np.broadcast_shapes(aval_of(index).shape, *(aval_of(c).shape for c in options))
+    options = [vw.reshape(broadcast_to_shape(c, shape), (1, *shape)) for c in options]
+    index = broadcast_to_shape(index, shape)
+    stacked = sh.concatenate(options, 0)
+    places = [converted(index, INT64), *(iota(shape, k) for k in range(len(shape)))]
+    how = {"raise": "error", "clip": "clip", "wrap": "wrap"}[mode]
+    return deliver(gather(stacked, places, range(len(shape) + 1), how), out, "choose")
+
+
+@implements(np.piecewise)
+def piecewise(x: Array, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Array:
+    """A function given piece by piece; every piece is computed everywhere; as `numpy.piecewise`."""
+    v = operand(x, "piecewise")
+    conditions = condlist if isinstance(condlist, list | tuple) else [condlist]
+    pieces = list(funclist)
+    if len(pieces) == len(conditions):
+        pieces.append(0)
+    values = [f(v, *args, **kw) if callable(f) else f for f in pieces]
+    out = broadcast_to_shape(as_dtype(array_like(values[-1], "piecewise"), v.dtype), v.shape)
+    for condition, value in zip(conditions, values[:-1], strict=True):
+        out = el.select(
+            truth(operand(condition, "piecewise")),
+            as_dtype(array_like(value, "piecewise"), v.dtype),
+            out,
+        )
+    return out
+
+
+@implements(np.clip)
+def clip(
+    a: Array,
+    a_min: Any = None,
+    a_max: Any = None,
+    out: Any = None,
+    *,
+    min: Any = None,
+    max: Any = None,
+    **kwargs: Any,
+) -> Array:
+    """`a` moved into an interval, whose ends pass the gradient; as `numpy.clip`."""
+    low = a_min if min is None or min is np._NoValue else min
+    high = a_max if max is None or max is np._NoValue else max
+    if low is np._NoValue:
+        low = None
+    if high is np._NoValue:
+        high = None
+    x = array_like(a, "clip")
+    bounds = [array_like(b, "clip") for b in (low, high) if b is not None]
+    x, *ends = coerce(x, *bounds)
+    if low is not None and high is not None:
+        shape = np.broadcast_shapes(*(aval_of(v).shape for v in (x, *ends)))
+        x = broadcast_to_shape(x, shape)
+        value = el.clamp(ends[0], x, ends[1])
+    elif low is not None:
+        value = el.clamp(ends[0], x, _largest(aval_of(x).dtype))
+    elif high is not None:
+        value = el.clamp(_smallest(aval_of(x).dtype), x, ends[0])
+    else:
+        value = x
+    return deliver(value, out, "clip")
+
+
+def _largest(dtype: Any) -> Any:
+    return dtype.type(np.inf) if is_inexact(dtype) else np.iinfo(dtype).max
+
+
+def _smallest(dtype: Any) -> Any:
+    return dtype.type(-np.inf) if is_inexact(dtype) else np.iinfo(dtype).min
+
+
+# ---------------------------------------------------------------------------------------- take
+
+
+def _take_mode(mode: str) -> str:
+    names = {"raise": "error", "clip": "clip", "wrap": "wrap", "fill": "fill"}
+    if mode not in names:
+        raise ShapeError(f"mode {mode!r} is not one of {tuple(names)}", op="take")
+    return names[mode]
+
+
+def _index_array(indices: Any, op: str) -> Any:
+    index = operand(nested_array(indices) if isinstance(indices, list | tuple) else indices, op)
+    if isinstance(index, Tracer) and index.concrete() is not None:
+        index = np.asarray(index.concrete())
+    return index
+
+
+@implements(np.take)
+def take(a: Array, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Array:
+    """The elements at `indices` along `axis`; as `numpy.take`."""
+    x = operand(a, "take")
+    if axis is None:
+        x, axis = vw.reshape(x, (aval_of(x).size,)), 0
+    k = axis_index(axis, len(x.shape), "take")
+    index = _index_array(indices, "take")
+    how = _take_mode(mode)
+    lead = (slice(None),) * k
+    if how == "error":
+        return deliver(getitem(x, (*lead, index)), out, "take")
+    y = gather(x, [index], [k], how)
+    n = len(aval_of(index).shape)
+    perm = (*range(n, n + k), *range(n), *range(n + k, len(aval_of(y).shape)))
+    return deliver(vw.transpose(y, perm), out, "take")
+
+
+@implements(np.take_along_axis)
+def take_along_axis(arr: Array, indices: Any, axis: Any = -1) -> Array:
+    """`arr` read along `axis` at an index array of as many axes; as `numpy.take_along_axis`."""
+    x = operand(arr, "take_along_axis")
+    index = _index_array(indices, "take_along_axis")
+    if axis is None:
+        x, axis = vw.reshape(x, (aval_of(x).size,)), 0
+    k = axis_index(axis, len(x.shape), "take_along_axis")
+    return getitem(x, _along_index(x, index, k))
+
+
+def _along_index(x: Array, index: Any, axis: int) -> tuple[Any, ...]:
+    n = len(x.shape)
+    if len(aval_of(index).shape) != n:
+        raise ShapeError(
+            "`indices` and `arr` must have the same number of dimensions", op="take_along_axis"
+        )
+    grid: list[Any] = []
+    for k in range(n):
+        if k == axis:
+            grid.append(index)
+        else:
+            grid.append(np.arange(x.shape[k]).reshape([-1 if d == k else 1 for d in range(n)]))
+    return tuple(grid)
+
+
+@implements(np.put_along_axis)
+def put_along_axis(arr: Array, indices: Any, values: Any, axis: Any) -> None:
+    """Write into a traced array along `axis`; as `numpy.put_along_axis`."""
+    if not isinstance(arr, Tracer):
+        raise MutationError(
+            "a traced value cannot be written into a plain NumPy array",
+            op="put_along_axis",
+            where=user_source() or None,
+            hint="make the array with stax.numpy.zeros or np.zeros(..., like=x)",
+        )
+    index = _index_array(indices, "put_along_axis")
+    if axis is None:
+        flat = vw.reshape(arr, (arr.size,))
+        assign(arr, vw.reshape(written(flat, index, values), arr.shape))
+        return
+    k = axis_index(axis, len(arr.shape), "put_along_axis")
+    assign(arr, written(arr, _along_index(arr, index, k), values))
+
+
+@implements(np.put)
+def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
+    """Write at flat positions of a traced array; as `numpy.put`."""
+    index = _index_array(ind, "put")
+    flat = vw.reshape(a, (a.size,))
+    count = aval_of(index).size
+    values = operand(v, "put")
+    values = vw.reshape(values, (aval_of(values).size,))
+    if values.shape[0] != count:
+        values = along(values, np.resize(np.arange(values.shape[0]), count), 0)
+    index = vw.reshape(index, (count,))
+    assign(a, vw.reshape(written(flat, index, values, mode=_take_mode(mode)), a.shape))
+
+
+@implements(np.compress)
+def compress(condition: Any, a: Array, axis: Any = None, out: Any = None) -> Array:
+    """The slices along `axis` for which a known condition holds; as `numpy.compress`."""
+    x = operand(a, "compress")
+    if axis is None:
+        x, axis = vw.reshape(x, (aval_of(x).size,)), 0
+    k = axis_index(axis, len(x.shape), "compress")
+    return deliver(along(x, np.flatnonzero(known(condition, "compress")), k), out, "compress")
+
+
+@implements(np.extract)
+def extract(condition: Any, arr: Array) -> Array:
+    """The elements where a known condition holds; as `numpy.extract`."""
+    return compress(np.ravel(known(condition, "extract")), arr)
+
+
+@implements(np.nonzero)
+def nonzero(a: Array) -> tuple[Array, ...]:
+    """The indices of the elements that are not zero, of a value known while tracing."""
+    return tuple(as_traced(i) for i in np.nonzero(known(a, "nonzero")))
+
+
+@implements(np.flatnonzero)
+def flatnonzero(a: Array) -> Array:
+    """The flat indices of the elements that are not zero."""
+    return as_traced(np.flatnonzero(known(a, "flatnonzero")))
+
+
+@implements(np.argwhere)
+def argwhere(a: Array) -> Array:
+    """The indices of the elements that are not zero, one row each."""
+    return as_traced(np.argwhere(known(a, "argwhere")))
+
+
+@implements(np.insert)
+def insert(arr: Array, obj: Any, values: Any, axis: Any = None) -> Array:
+    """`arr` with values inserted before known positions; as `numpy.insert`."""
+    x = operand(arr, "insert")
+    if axis is None:
+        x, axis = vw.reshape(x, (aval_of(x).size,)), 0
+    k = axis_index(axis, len(x.shape), "insert")
+    n = x.shape[k]
+    # NumPy itself says where old and new elements go, from an array of positions.
+    at = obj if isinstance(obj, slice) else known(obj, "insert")
+    marks = np.insert(np.arange(n), at, -1)
+    fresh = marks < 0
+    count = int(fresh.sum())
+    new = as_dtype(array_like(values, "insert"), x.dtype)
+    shape = (*x.shape[:k], count, *x.shape[k + 1 :])
+    if not isinstance(at, slice) and np.ndim(at) == 0 and len(aval_of(new).shape) > 0:
+        have = aval_of(new).shape
+        have = (*(1,) * (len(shape) - len(have)), *have)
+        new = vw.move_axis(vw.reshape(new, have), 0, k) if len(shape) > 1 else vw.reshape(new, have)
+        count = max(count, new.shape[k])
+        shape = (*x.shape[:k], count, *x.shape[k + 1 :])
+        place = int(at) + n if int(at) < 0 else int(at)
+        marks = np.insert(np.arange(n), [place] * count, -1)
+        fresh = marks < 0
+    new = broadcast_to_shape(new, shape)
+    order = np.empty(n + count, np.int64)
+    order[~fresh] = np.arange(n)
+    # Several new elements at known places keep the order NumPy gives them.
+    if isinstance(at, np.ndarray) and at.ndim and at.size > 1:
+        order[fresh] = n + np.argsort(np.where(at < 0, at + n, at), kind="stable")
+    else:
+        order[fresh] = n + np.arange(count)
+    return along(sh.concatenate([x, new], k), order, k)
+
+
+@implements(np.delete)
+def delete(arr: Array, obj: Any, axis: Any = None) -> Array:
+    """`arr` without the elements at known positions; as `numpy.delete`."""
+    x = operand(arr, "delete")
+    if axis is None:
+        x, axis = vw.reshape(x, (aval_of(x).size,)), 0
+    k = axis_index(axis, len(x.shape), "delete")
+    at = obj if isinstance(obj, slice) else known(obj, "delete")
+    return along(x, np.delete(np.arange(x.shape[k]), at), k)
+
+
+# ------------------------------------------------------------------------------------- sorting
+
+
+@implements(np.sort)
+def sort(
+    a: Array,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: bool = False,
+) -> Array:
+    """`a` sorted along `axis`, NaN last; as `numpy.sort`."""
+    x = operand(a, "sort")
+    if axis is None:
+        x, axis = vw.reshape(x, (aval_of(x).size,)), 0
+    k = axis_index(axis, len(x.shape), "sort")
+    (out,) = sort_rows((x,), k)
+    return vw.rev(out, [k]) if descending else out
+
+
+@implements(np.argsort)
+def argsort(
+    a: Array,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: bool = False,
+) -> Array:
+    """The permutation that sorts `a` along `axis`, stably; as `numpy.argsort`."""
+    x = operand(a, "argsort")
+    if axis is None:
+        x, axis = vw.reshape(x, (aval_of(x).size,)), 0
+    k = axis_index(axis, len(x.shape), "argsort")
+    if not descending:
+        return sort_rows((x, iota(x.shape, k)), k)[1]
+    # Reversing twice keeps equal elements in their order.
+    backwards = sort_rows((vw.rev(x, [k]), vw.rev(iota(x.shape, k), [k])), k)[1]
+    return vw.rev(backwards, [k])
+
+
+@implements(np.lexsort)
+def lexsort(keys: Any, axis: int = -1) -> Array:
+    """The permutation that sorts by several keys, the last first; as `numpy.lexsort`."""
+    rows = [operand(r, "lexsort") for r in keys]
+    k = axis_index(axis, len(rows[0].shape), "lexsort")
+    return sort_rows((*rows[::-1], iota(rows[0].shape, k)), k, len(rows))[-1]
+
+
+@implements(np.partition)
+def partition(a: Array, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Array:
+    """`a` sorted, which is one of its partitions; as `numpy.partition`."""
+    return sort(a, axis)
+
+
+@implements(np.argpartition)
+def argpartition(a: Array, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Array:
+    """The permutation of `partition`; as `numpy.argpartition`."""
+    return argsort(a, axis)
+
+
+@implements(np.searchsorted)
+def searchsorted(a: Array, v: Array, side: str = "left", sorter: Any = None) -> Array:
+    """Where `v` would be inserted into the sorted vector `a`; as `numpy.searchsorted`."""
+    if side not in ("left", "right"):
+        raise ShapeError(f"side must be 'left' or 'right', not {side!r}", op="searchsorted")
+    keys, values = coerce(operand(a, "searchsorted"), operand(v, "searchsorted"))
+    if sorter is not None:
+        keys = getitem(keys, sorter) if isinstance(keys, Tracer) else keys[sorter]
+    return search_row(keys, values, side)
+
+
+@implements(np.digitize)
+def digitize(x: Array, bins: Array, right: bool = False) -> Array:
+    """The bin of each element; the bins are monotonic; as `numpy.digitize`."""
+    edges = operand(bins, "digitize")
+    side = "left" if right else "right"
+    n = edges.shape[0]
+    if n < 2:
+        return searchsorted(edges, x, side)
+    falling = el.lt(slice_axis(edges, 0, n - 1, n), slice_axis(edges, 0, 0, 1))
+    other = "right" if right else "left"
+    down = el.sub(np.int64(n), searchsorted(vw.rev(edges, [0]), x, other))
+    return el.select(vw.reshape(falling, ()), down, searchsorted(edges, x, side))
+
+
+@implements(np.interp)
+def interp(
+    x: Array, xp: Array, fp: Array, left: Any = None, right: Any = None, period: Any = None
+) -> Array:
+    """Piecewise linear interpolation through points of increasing `xp`; as `numpy.interp`."""
+    v, px, pf = (operand(t, "interp") for t in (x, xp, fp))
+    if len(px.shape) != 1 or px.shape != pf.shape or px.shape[0] == 0:
+        raise ShapeError("fp and xp are not vectors of the same length", op="interp")
+    v, px = coerce(v, px, np.float64(0))[:2]
+    pf = coerce(pf, np.float64(0))[0]
+    if period is not None:
+        span = abs(period)
+        v, px = np.mod(v, span), np.mod(px, span)
+        order = argsort(px)
+        px, pf = taken_along(px, order, 0), taken_along(pf, order, 0)
+        n = px.shape[0]
+        px = sh.concatenate(
+            [slice_axis(px, 0, n - 1, n) - span, px, slice_axis(px, 0, 0, 1) + span], 0
+        )
+        pf = sh.concatenate([slice_axis(pf, 0, n - 1, n), pf, slice_axis(pf, 0, 0, 1)], 0)
+        left = right = None
+    n = px.shape[0]
+    if n == 1:
+        out = broadcast_to_shape(getitem(pf, 0), v.shape)
+    else:
+        above = el.clamp(np.int64(1), search_row(px, v, "right"), np.int64(n - 1))
+        below = el.sub(above, np.int64(1))
+        x0, x1 = (gather(px, [i], [0], "promise") for i in (below, above))
+        y0, y1 = (gather(pf, [i], [0], "promise") for i in (below, above))
+        width = el.sub(x1, x0)
+        flat = el.eq(width, scalar_zero(width.dtype))
+        ratio = el.div(el.sub(v, x0), el.select(flat, np.float64(1), width))
+        inside = el.add(el.mul(converted(ratio, pf.dtype), el.sub(y1, y0)), y0)
+        out = el.select(flat, y0, inside)
+    first, last = getitem(px, 0), getitem(px, n - 1)
+    low = getitem(pf, 0) if left is None else as_dtype(operand(left, "interp"), pf.dtype)
+    high = getitem(pf, n - 1) if right is None else as_dtype(operand(right, "interp"), pf.dtype)
+    out = el.select(el.lt(v, first), low, out)
+    return el.select(el.gt(v, last), high, out)
+
+
+@implements(np.bincount)
+def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
+    """How often each integer occurs; `minlength`, or known values, decide the length."""
+    index = operand(x, "bincount")
+    length = operator.index(minlength)
+    concrete = index.concrete() if isinstance(index, Tracer) else np.asarray(index)
+    if concrete is not None:
+        length = max(length, int(np.max(concrete, initial=-1)) + 1)
+    elif not length:
+        known(index, "bincount")
+    if weights is None:
+        values: Any = vw.broadcast(np.int64(1), index.shape)
+    else:
+        values = converted(operand(weights, "bincount"), np.dtype(np.float64))
+    counts = vw.broadcast(scalar_zero(aval_of(values).dtype), (length,))
+    return written(counts, index, values, "add")
+
+
+@implements(np.fill_diagonal)
+def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
+    """Write the diagonal of a traced array; as `numpy.fill_diagonal`."""
+    if len(a.shape) < 2:
+        raise ShapeError("array must be at least 2-d", op="fill_diagonal")
+    n = min(a.shape)
+    place = np.arange(n)
+    values = operand(val, "fill_diagonal")
+    values = vw.reshape(values, (aval_of(values).size,))
+    if values.shape[0] != n:
+        values = along(values, np.resize(np.arange(values.shape[0]), n), 0)
+    assign(a, written(a, (place,) * len(a.shape), values))
+
+
+@implements(np.copyto)
+def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """Copy values into a traced array, where a condition holds; as `numpy.copyto`."""
+    if not isinstance(dst, Tracer):
+        raise MutationError(
+            "a traced value cannot be written into a plain NumPy array",
+            op="copyto",
+            where=user_source() or None,
+            hint="make the array with stax.numpy.zeros or np.zeros(..., like=x)",
+        )
+    value = fitted(src, dst.shape, dst.dtype)
+    if where is not True:
+        value = el.select(
+            broadcast_to_shape(truth(operand(where, "copyto")), dst.shape), value, dst
+        )
+    assign(dst, value)
+
+
+@implements(np.place)
+def place(arr: Array, mask: Any, vals: Any) -> None:
+    """Write values, one after the other, where a known mask holds; as `numpy.place`."""
+    put(arr, np.flatnonzero(known(mask, "place")), vals)
+
+
+@implements(np.putmask)
+def putmask(a: Array, mask: Any, values: Any) -> None:
+    """Write values where a mask holds; as `numpy.putmask`."""
+    source = operand(values, "putmask")
+    flat = vw.reshape(source, (aval_of(source).size,))
+    if flat.shape[0] != a.size:
+        flat = along(flat, np.resize(np.arange(flat.shape[0]), a.size), 0)
+    copyto(a, vw.reshape(flat, a.shape), where=mask)

@@ -1,0 +1,567 @@
+"""NumPy's statistics on traced values: mean, var, std, median, quantile, average, cov, ...
+
+Input: NumPy's arguments.  Output: compositions of reductions.  Variance is computed in two
+passes; half types accumulate in float32; the gradient of std is zero where the variance is.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.source import user_source
+from stax.dtypes import DType, accumulator, is_inexact, real_part_dtype
+from stax.errors import DtypeError, ShapeError
+from stax.numpy.products import conjugated, matmul
+from stax.numpy.promotion import as_dtype, asarray_dtype, coerce
+from stax.numpy.reductions import masked, restored, truth, without_nan
+from stax.numpy.registration import (
+    NoValue,
+    axes_tuple,
+    axis_index,
+    broadcast_to_shape,
+    converted,
+    deliver,
+    implements,
+    operand,
+)
+from stax.primitives import elementwise as el
+from stax.primitives.indexing import gather
+from stax.primitives.reductions import expanded
+from stax.primitives.shapes import concatenate, scalar_zero, slice_axis
+from stax.primitives.sorting import sort as sort_rows
+from stax.primitives.views import broadcast, reduce_sum, reshape, transpose
+
+__all__ = [
+    "average",
+    "corrcoef",
+    "cov",
+    "mean",
+    "median",
+    "nanmean",
+    "nanmedian",
+    "nanpercentile",
+    "nanquantile",
+    "nanstd",
+    "nanvar",
+    "percentile",
+    "quantile",
+    "std",
+    "trapezoid",
+    "var",
+]
+
+Array = Any
+FLOAT64 = np.dtype(np.float64)
+
+
+def _given(where: Any) -> bool:
+    return where is not True and where is not NoValue and where is not None
+
+
+def _mean_dtypes(x: Array, dtype: Any) -> tuple[DType, DType]:
+    """The dtype of the result and the one the sum is carried in."""
+    kind = aval_of(x).dtype
+    result = asarray_dtype(dtype) if dtype is not None else (kind if is_inexact(kind) else FLOAT64)
+    return result, accumulator(result)
+
+
+def _count(x: Array, axes: Sequence[int], where: Any, dtype: DType, op: str) -> Any:
+    """How many elements are averaged: a scalar, or an array when a mask decides."""
+    if not _given(where):
+        return dtype.type(math.prod(x.shape[k] for k in axes))
+    mask = broadcast_to_shape(truth(operand(where, op)), x.shape)
+    return reduce_sum(converted(mask, dtype), axes)
+
+
+def _mean(x: Array, axes: Sequence[int], where: Any, wide: DType, op: str) -> Array:
+    total = reduce_sum(masked(converted(x, wide), where, 0, op), axes)
+    return (
+        el.div(total, _count(x, axes, where, real_part_dtype(wide), op))
+        if wide.kind != "c"
+        else (el.div(total, converted(_count(x, axes, where, real_part_dtype(wide), op), wide)))
+    )
+
+
+@implements(np.mean, halves=True)
+def mean(
+    a: Array,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+) -> Array:
+    """Arithmetic mean over `axis`; as `numpy.mean`."""
+    x = operand(a, "mean")
+    axes = axes_tuple(axis, len(x.shape), "mean")
+    result, wide = _mean_dtypes(x, dtype)
+    value = converted(_mean(x, axes, where, wide, "mean"), result)
+    return deliver(restored(value, x.shape, axes, keepdims), out, "mean")
+
+
+def _variance(
+    a: Array, axis: Any, dtype: Any, ddof: Any, keepdims: Any, where: Any, given_mean: Any, op: str
+) -> tuple[Array, DType]:
+    """The variance in the dtype it is carried in, and the dtype of the result."""
+    x = operand(a, op)
+    axes = axes_tuple(axis, len(x.shape), op)
+    result, wide = _mean_dtypes(x, dtype)
+    x = converted(x, wide)
+    if given_mean is NoValue or given_mean is None:
+        center = expanded(_mean(x, axes, where, wide, op), axes, x)
+    else:
+        center = broadcast_to_shape(converted(operand(given_mean, op), wide), x.shape)
+    away = el.sub(x, center)
+    if wide.kind == "c":
+        square = el.add(el.square(el.real(away)), el.square(el.imag(away)))
+    else:
+        square = el.square(away)
+    real = real_part_dtype(wide)
+    total = reduce_sum(masked(square, where, 0, op), axes)
+    count = _count(x, axes, where, real, op)
+    if _given(where):
+        freedom = el.maximum(el.sub(count, real.type(ddof)), real.type(0))
+    else:
+        freedom = real.type(max(float(count) - ddof, 0))
+    value = el.div(total, freedom)
+    return restored(value, x.shape, axes, keepdims), real_part_dtype(result)
+
+
+def _freedom(ddof: Any, correction: Any) -> Any:
+    return ddof if correction is NoValue or correction is None else correction
+
+
+@implements(np.var, halves=True)
+def var(
+    a: Array,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+    mean: Any = NoValue,
+    correction: Any = NoValue,
+) -> Array:
+    """Variance over `axis`, in two passes; as `numpy.var`."""
+    freedom = _freedom(ddof, correction)
+    value, kind = _variance(a, axis, dtype, freedom, keepdims, where, mean, "var")
+    return deliver(converted(value, kind), out, "var")
+
+
+@implements(np.std, halves=True)
+def std(
+    a: Array,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+    mean: Any = NoValue,
+    correction: Any = NoValue,
+) -> Array:
+    """Standard deviation over `axis`, with gradient zero where it is zero; as `numpy.std`."""
+    freedom = _freedom(ddof, correction)
+    value, kind = _variance(a, axis, dtype, freedom, keepdims, where, mean, "std")
+    return deliver(converted(guarded_sqrt(value), kind), out, "std")
+
+
+def guarded_sqrt(x: Array) -> Array:
+    """The square root, whose derivative at zero is taken to be zero."""
+    dtype = aval_of(x).dtype
+    zero = el.eq(x, scalar_zero(dtype))
+    root = np.sqrt(el.select(zero, dtype.type(1), x))
+    return el.select(zero, scalar_zero(dtype), root)
+
+
+@implements(np.average)
+def average(
+    a: Array,
+    axis: Any = None,
+    weights: Any = None,
+    returned: bool = False,
+    *,
+    keepdims: Any = False,
+) -> Any:
+    """Weighted mean; as `numpy.average`."""
+    x = operand(a, "average")
+    axes = axes_tuple(axis, len(x.shape), "average")
+    if weights is None:
+        value = mean(x, axis, keepdims=keepdims)
+        count = aval_of(x).size // max(1, aval_of(value).size)
+        scale = broadcast_to_shape(value.dtype.type(count), aval_of(value).shape)
+        return (value, scale) if returned else value
+    w = operand(weights, "average")
+    if not is_inexact(aval_of(x).dtype):
+        x = converted(x, FLOAT64)
+    x, w = coerce(x, w)
+    if w.shape != x.shape:
+        if axis is None or len(w.shape) != len(axes):
+            raise ShapeError(
+                "shape of weights must be consistent with shape of a along specified axis",
+                op="average",
+                where=user_source() or None,
+            )
+        w = broadcast(w, x.shape, axes)
+    scale = reduce_sum(w, axes)
+    value = el.div(reduce_sum(el.mul(x, w), axes), scale)
+    value = restored(value, x.shape, axes, keepdims)
+    scale = restored(scale, x.shape, axes, keepdims)
+    return (value, scale) if returned else value
+
+
+# ---------------------------------------------------------------------------- order statistics
+
+
+_METHODS = (
+    "linear lower higher midpoint nearest inverted_cdf averaged_inverted_cdf closest_observation "
+    "interpolated_inverted_cdf hazen weibull median_unbiased normal_unbiased"
+).split()
+# Continuous methods of Hyndman and Fan as (alpha, beta).
+_CONTINUOUS = {
+    "linear": (1.0, 1.0),
+    "interpolated_inverted_cdf": (0.0, 1.0),
+    "hazen": (0.5, 0.5),
+    "weibull": (0.0, 0.0),
+    "median_unbiased": (1 / 3, 1 / 3),
+    "normal_unbiased": (3 / 8, 3 / 8),
+}
+
+
+def _place(q: Array, count: Array, method: str) -> Array:
+    """The fractional position of the quantile among `count` sorted elements."""
+    if method in _CONTINUOUS:
+        a, b = _CONTINUOUS[method]
+        place = count * q + (a + q * (1 - a - b)) - 1
+    elif method == "inverted_cdf":
+        place = np.ceil(count * q) - 1
+    elif method in ("lower", "higher", "midpoint", "nearest"):
+        place = (count - 1) * q
+        if method == "lower":
+            place = np.floor(place)
+        elif method == "higher":
+            place = np.ceil(place)
+        elif method == "nearest":
+            place = np.rint(place)
+        else:
+            place = 0.5 * (np.floor(place) + np.ceil(place))
+    else:
+        raise ShapeError(
+            f"method {method!r} is not supported on traced values; use one of "
+            f"{(*_CONTINUOUS, 'lower', 'higher', 'midpoint', 'nearest', 'inverted_cdf')}",
+            op="quantile",
+            where=user_source() or None,
+        )
+    return np.clip(place, 0, count - 1)
+
+
+def _quantile(
+    a: Array, q: Any, axis: Any, method: str, keepdims: Any, skip_nan: bool, op: str
+) -> Array:
+    x, where = operand(a, op), operand(q, op)
+    if aval_of(x).dtype.kind == "c":
+        raise DtypeError("a must be an array of real numbers", op=op)
+    axes = axes_tuple(axis, len(x.shape), op)
+    shape = x.shape
+    kept = [k for k in range(len(shape)) if k not in axes]
+    n = math.prod(shape[k] for k in axes)
+    flat = reshape(transpose(x, [*kept, *axes]), [*(shape[k] for k in kept), n])
+    if not is_inexact(aval_of(flat).dtype):
+        flat = converted(flat, FLOAT64)
+    kind = aval_of(flat).dtype
+    where = converted(where, FLOAT64)
+    last = len(kept)
+    (rows,) = sort_rows((flat,), last)
+    levels = aval_of(where).shape
+    lead = tuple(rows.shape[:-1])
+    full = (*levels, *lead)
+    spread = reshape(where, (*levels, *(1,) * len(lead)))
+    bad = el.ne(flat, flat)
+    if skip_nan:
+        valid = reduce_sum(converted(el.logical_not(bad), FLOAT64), [last])
+        count: Any = el.maximum(valid, np.float64(1))
+    else:
+        count = np.float64(n)
+    place = broadcast_to_shape(_place(spread, count, method), full)
+    low = el.floor(place)
+    share = converted(el.sub(place, low), kind)
+    first = converted(low, np.dtype(np.int64))
+    second = el.minimum(el.add(first, np.int64(1)), np.int64(max(n - 1, 0)))
+
+    def picked(index: Array) -> Array:
+        grid = [broadcast(np.arange(m), full, (len(levels) + k,)) for k, m in enumerate(lead)]
+        return gather(rows, [*grid, index], range(last + 1), "promise")
+
+    below, above = picked(first), picked(second)
+    exact = el.eq(share, scalar_zero(kind))
+    value = el.add(below, el.mul(el.select(exact, scalar_zero(kind), el.sub(above, below)), share))
+    missing = np.asarray(np.nan).astype(kind)[()]
+    if skip_nan:
+        none = broadcast_to_shape(el.eq(valid, np.float64(0)), full)
+        value = el.select(none, missing, value)
+    else:
+        tail = reshape(slice_axis(rows, last, n - 1, n), lead) if n else None
+        if tail is not None:
+            value = el.select(broadcast_to_shape(el.ne(tail, tail), full), missing, value)
+    if keepdims is not NoValue and keepdims:
+        value = reshape(value, (*levels, *(1 if k in axes else m for k, m in enumerate(shape))))
+    return value
+
+
+@implements(np.quantile)
+def quantile(
+    a: Array,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = False,
+    **kwargs: Any,
+) -> Array:
+    """Quantiles by sorting; as `numpy.quantile`."""
+    return deliver(_quantile(a, q, axis, method, keepdims, False, "quantile"), out, "quantile")
+
+
+@implements(np.percentile)
+def percentile(
+    a: Array,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = False,
+    **kwargs: Any,
+) -> Array:
+    """Percentiles by sorting; as `numpy.percentile`."""
+    level = el.div(converted(operand(q, "percentile"), FLOAT64), np.float64(100))
+    return deliver(
+        _quantile(a, level, axis, method, keepdims, False, "percentile"), out, "percentile"
+    )
+
+
+@implements(np.nanquantile)
+def nanquantile(
+    a: Array,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = False,
+    **kwargs: Any,
+) -> Array:
+    """Quantiles of the elements that are not NaN; as `numpy.nanquantile`."""
+    return deliver(_quantile(a, q, axis, method, keepdims, True, "nanquantile"), out, "nanquantile")
+
+
+@implements(np.nanpercentile)
+def nanpercentile(
+    a: Array,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = False,
+    **kwargs: Any,
+) -> Array:
+    """Percentiles of the elements that are not NaN; as `numpy.nanpercentile`."""
+    level = el.div(converted(operand(q, "nanpercentile"), FLOAT64), np.float64(100))
+    value = _quantile(a, level, axis, method, keepdims, True, "nanpercentile")
+    return deliver(value, out, "nanpercentile")
+
+
+@implements(np.median)
+def median(
+    a: Array,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    keepdims: Any = False,
+) -> Array:
+    """The middle element, or the mean of the two in the middle; as `numpy.median`."""
+    value = _quantile(a, np.float64(0.5), axis, "linear", keepdims, False, "median")
+    return deliver(value, out, "median")
+
+
+@implements(np.nanmedian)
+def nanmedian(
+    a: Array,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    keepdims: Any = False,
+) -> Array:
+    """The median of the elements that are not NaN; as `numpy.nanmedian`."""
+    value = _quantile(a, np.float64(0.5), axis, "linear", keepdims, True, "nanmedian")
+    return deliver(value, out, "nanmedian")
+
+
+# --------------------------------------------------------------------------- NaN-ignoring moments
+
+
+def _valid(a: Array, where: Any, op: str) -> tuple[Array, Any]:
+    x, bad = without_nan(a, 0, op)
+    if bad is None:
+        return x, where
+    good = el.logical_not(bad)
+    if _given(where):
+        good = el.logical_and(good, broadcast_to_shape(truth(operand(where, op)), x.shape))
+    return x, good
+
+
+@implements(np.nanmean)
+def nanmean(
+    a: Array,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+) -> Array:
+    """Mean of the elements that are not NaN; as `numpy.nanmean`."""
+    x, good = _valid(a, where, "nanmean")
+    return mean(x, axis, dtype, out, keepdims, where=good)
+
+
+@implements(np.nanvar)
+def nanvar(
+    a: Array,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+    mean: Any = NoValue,
+    correction: Any = NoValue,
+) -> Array:
+    """Variance of the elements that are not NaN; as `numpy.nanvar`."""
+    x, good = _valid(a, where, "nanvar")
+    return var(x, axis, dtype, out, _freedom(ddof, correction), keepdims, where=good, mean=mean)
+
+
+@implements(np.nanstd)
+def nanstd(
+    a: Array,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+    mean: Any = NoValue,
+    correction: Any = NoValue,
+) -> Array:
+    """Standard deviation of the elements that are not NaN; as `numpy.nanstd`."""
+    x, good = _valid(a, where, "nanstd")
+    return std(x, axis, dtype, out, _freedom(ddof, correction), keepdims, where=good, mean=mean)
+
+
+# ---------------------------------------------------------------------------------- covariance
+
+
+@implements(np.cov)
+def cov(
+    m: Array,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: Any = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Array:
+    """The covariance matrix of variables in rows; as `numpy.cov`."""
+    x = operand(m, "cov")
+    if len(x.shape) > 2:
+        raise ShapeError("m has more than 2 dimensions", op="cov", where=user_source() or None)
+    rows = _variables(x, rowvar)
+    if y is not None:
+        other = _variables(operand(y, "cov"), rowvar)
+        rows, other = coerce(rows, other)
+        rows = concatenate([rows, other], 0)
+    if not is_inexact(aval_of(rows).dtype):
+        rows = converted(rows, FLOAT64)
+    if dtype is not None:
+        rows = converted(rows, asarray_dtype(dtype))
+    kind = rows.dtype
+    n = rows.shape[1]
+    freedom = (0 if bias else 1) if ddof is None else operator.index(ddof)
+    weights: Any = None
+    for w in (fweights, aweights):
+        if w is not None:
+            w = as_dtype(operand(w, "cov"), kind)
+            weights = w if weights is None else el.mul(weights, w)
+    if weights is None:
+        center = el.div(reduce_sum(rows, [1]), kind.type(n))
+        away = el.sub(rows, reshape(center, (rows.shape[0], 1)))
+        weighted, factor = away, kind.type(max(n - freedom, 0))
+    else:
+        total = reduce_sum(weights, [0])
+        center = el.div(reduce_sum(el.mul(rows, weights), [1]), total)
+        away = el.sub(rows, reshape(center, (rows.shape[0], 1)))
+        weighted = el.mul(away, weights)
+        if freedom == 0:
+            factor = total
+        elif aweights is None:
+            factor = el.sub(total, kind.type(freedom))
+        else:
+            aw = as_dtype(operand(aweights, "cov"), kind)
+            twice = reduce_sum(el.mul(weights, aw), [0])
+            factor = el.sub(total, el.div(el.mul(kind.type(freedom), twice), total))
+    value = el.div(matmul(weighted, conjugated(transpose(away, (1, 0)))), factor)
+    return reshape(value, [k for k in value.shape if k != 1])
+
+
+def _variables(x: Array, rowvar: bool) -> Array:
+    if len(x.shape) < 2:
+        return reshape(x, (1, aval_of(x).size))
+    return x if rowvar or x.shape[0] == 1 else transpose(x, (1, 0))
+
+
+@implements(np.corrcoef)
+def corrcoef(x: Array, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Array:
+    """Correlation coefficients of variables in rows; as `numpy.corrcoef`."""
+    c = cov(x, y, rowvar, dtype=dtype)
+    if not c.shape:
+        return el.div(c, c)
+    n = c.shape[0]
+    place = np.arange(n)
+    scale = np.sqrt(gather(c, [place, place], [0, 1], "promise"))
+    scaled = el.div(el.div(c, reshape(scale, (n, 1))), reshape(scale, (1, n)))
+    return el.clamp(c.dtype.type(-1), scaled, c.dtype.type(1)) if c.dtype.kind != "c" else scaled
+
+
+@implements(np.trapezoid)
+def trapezoid(y: Array, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
+    """The integral by the trapezoidal rule along `axis`; as `numpy.trapezoid`."""
+    v = operand(y, "trapezoid")
+    k = axis_index(axis, len(v.shape), "trapezoid")
+    n = v.shape[k]
+    both = slice_axis(v, k, 1, n) + slice_axis(v, k, 0, n - 1)
+    if x is None:
+        width: Any = dx
+    else:
+        p = operand(x, "trapezoid")
+        d = k if len(p.shape) == len(v.shape) else 0
+        width = slice_axis(p, d, 1, n) - slice_axis(p, d, 0, n - 1)
+        if len(p.shape) == 1 and len(v.shape) > 1:
+            width = reshape(width, [n - 1 if j == k else 1 for j in range(len(v.shape))])
+    return reduce_sum(width * both / 2.0, [k])
