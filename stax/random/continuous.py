@@ -1,0 +1,240 @@
+"""Continuous distributions made from uniform and normal numbers.
+
+Input: a key, parameters, a shape and a dtype.  Output: independent draws; they are differentiable
+in the parameters, since each is a smooth function of numbers drawn without them.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+import stax.numpy as snp
+from stax.core.aval import aval_of
+from stax.errors import ShapeError
+from stax.primitives import elementwise as el
+from stax.primitives.families import literal
+from stax.primitives.transcendental import exp, log, log1p, power, sqrt, tan, times
+from stax.primitives.views import broadcast, reduce_sum, reshape
+from stax.random.gammas import gamma
+from stax.random.keys import as_shape, check_key, split
+from stax.random.uniforms import (
+    as_float,
+    draw_dtype,
+    draw_shape,
+    float_info,
+    normal,
+    nth_key,
+    rademacher,
+    real_normal,
+    stretched,
+    unit,
+)
+
+
+def _start(op: str, key: Any, shape: Any, dtype: Any, *parameters: Any) -> tuple[Any, ...]:
+    """Checked key, shape and dtype, then the parameters in that dtype."""
+    dtype = draw_dtype(op, dtype, np.float64)
+    shape = draw_shape(op, shape, *parameters)
+    return check_key(key, op), shape, dtype, *(as_float(p, dtype) for p in parameters)
+
+
+def _pair(key: Any) -> tuple[Any, Any]:
+    keys = split(key)
+    return nth_key(keys, 0), nth_key(keys, 1)
+
+
+def _above(key: Any, shape: tuple[int, ...], dtype: Any, low: Any) -> Any:
+    """Uniform floats in [low, 1), for a `low` of a few ulps."""
+    one = np.ones((), dtype)[()]
+    return stretched(unit(key, shape, dtype), dtype.type(low), one)
+
+
+def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Exponential numbers of mean 1."""
+    key, shape, dtype = _start("exponential", key, shape, dtype)
+    return el.neg(log1p(el.neg(unit(key, shape, dtype))))
+
+
+def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Standard Laplace numbers."""
+    key, shape, dtype = _start("laplace", key, shape, dtype)
+    u = _above(key, shape, dtype, -1 + float(float_info(dtype).epsneg))
+    return el.mul(el.sign(u), log1p(el.neg(el.abs_(u))))
+
+
+def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Standard logistic numbers."""
+    key, shape, dtype = _start("logistic", key, shape, dtype)
+    u = _above(key, shape, dtype, float_info(dtype).tiny)
+    return el.sub(log(u), log1p(el.neg(u)))
+
+
+def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Standard Cauchy numbers."""
+    key, shape, dtype = _start("cauchy", key, shape, dtype)
+    u = _above(key, shape, dtype, float_info(dtype).eps)
+    return tan(times(el.sub(u, literal(0.5, u)), math.pi))
+
+
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Pareto numbers of scale 1 and shape `b`."""
+    key, shape, dtype, b = _start("pareto", key, shape, dtype, b)
+    return exp(el.div(exponential(key, shape, dtype), b))
+
+
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Rayleigh numbers."""
+    key, shape, dtype, scale = _start("rayleigh", key, shape, dtype, scale)
+    return el.mul(scale, sqrt(times(log(unit(key, shape, dtype)), -2)))
+
+
+def weibull_min(
+    key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
+) -> Any:
+    """Weibull numbers."""
+    key, shape, dtype, scale, k = _start(
+        "weibull_min", key, shape or None, dtype, scale, concentration
+    )
+    e = el.neg(log1p(el.neg(unit(key, shape, dtype))))
+    return el.mul(power(e, el.div(literal(1, k), k)), scale)
+
+
+def triangular(
+    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
+) -> Any:
+    """Triangular numbers between `left` and `right`, most frequent at `mode`."""
+    key, shape, dtype, left, mode, right = _start(
+        "triangular", key, shape, dtype, left, mode, right
+    )
+    u = unit(key, shape, dtype)
+    width, rise, fall = el.sub(right, left), el.sub(mode, left), el.sub(right, mode)
+    below = el.add(left, sqrt(el.mul(el.mul(u, width), rise)))
+    rest = el.sub(literal(1, u), u)
+    above = el.sub(right, sqrt(el.mul(el.mul(rest, width), fall)))
+    return el.select(el.lt(u, el.div(rise, width)), below, above)
+
+
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
+    """Exponentials of normal numbers of standard deviation `sigma`."""
+    key, shape, dtype, sigma = _start("lognormal", key, shape, dtype, sigma)
+    return exp(el.mul(real_normal(key, shape, dtype), sigma))
+
+
+def _length(x: Any) -> Any:
+    """The Euclidean norm along the last axis."""
+    return sqrt(reduce_sum(el.square(x), [len(x.shape) - 1]))
+
+
+def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Lengths of three-dimensional normal vectors."""
+    key, shape, dtype = _start("maxwell", key, shape, dtype)
+    return _length(real_normal(key, (*shape, 3), dtype))
+
+
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Maxwell numbers of random sign, scaled and moved."""
+    key, common, dtype, loc, scale = _start("double_sided_maxwell", key, None, dtype, loc, scale)
+    shape = (*(as_shape(shape) or common), *common)
+    first, second = _pair(key)
+    sign = rademacher(second, shape, dtype)
+    return el.add(el.mul(el.mul(sign, maxwell(first, shape, dtype)), scale), loc)
+
+
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Inverse Gaussian numbers of scale 1."""
+    key, shape, dtype, mean = _start("wald", key, shape, dtype, mean)
+    first, second = _pair(key)
+    y, z = el.square(real_normal(first, shape, dtype)), unit(second, shape, dtype)
+    mean = broadcast(mean, shape)
+    square = el.square(mean)
+    root = sqrt(el.add(el.mul(times(mean, 4), y), el.mul(square, el.square(y))))
+    x = el.add(mean, times(el.mul(square, y), 0.5))
+    x = el.sub(x, el.mul(times(mean, 0.5), root))
+    return el.select(el.le(z, el.div(mean, el.add(mean, x))), x, el.div(square, x))
+
+
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers with density proportional to exp(-abs(x)**p)."""
+    key, shape, dtype, p = _start("generalized_normal", key, shape, dtype, p)
+    first, second = _pair(key)
+    inverse = el.div(literal(1, p), p)
+    size = power(gamma(first, inverse, shape, dtype), inverse)
+    return el.mul(rademacher(second, shape, dtype), size)
+
+
+def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Any:
+    """Points in the `d`-dimensional unit ball of the p-norm."""
+    key, shape, dtype, p = _start("ball", key, shape, dtype, p)
+    first, second = _pair(key)
+    g = generalized_normal(first, p, (*shape, operator.index(d)), dtype)
+    total = reduce_sum(power(el.abs_(g), p), [len(shape)])
+    radius = power(el.add(total, exponential(second, shape, dtype)), el.div(literal(1, p), p))
+    return el.div(g, reshape(radius, (*shape, 1)))
+
+
+def multivariate_normal(
+    key: Any,
+    mean: Any,
+    cov: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    method: str = "cholesky",
+) -> Any:
+    """Normal vectors with the given means and covariance matrices."""
+    mean, cov = snp.asarray(mean), snp.asarray(cov)
+    if dtype is None:
+        dtype = snp.result_type(mean, cov, np.float32)
+    dtype = draw_dtype("multivariate_normal", dtype, np.float64)
+    key, mean, cov = (
+        check_key(key, "multivariate_normal"),
+        *(as_float(v, dtype) for v in (mean, cov)),
+    )
+    n = mean.shape[-1] if mean.shape else 0
+    if not mean.shape or cov.shape[-2:] != (n, n):
+        raise ShapeError(
+            f"a mean of shape {mean.shape} needs a covariance of shape (..., n, n), "
+            f"got {cov.shape}",
+            op="multivariate_normal",
+            operands=[str(aval_of(mean)), str(aval_of(cov))],
+        )
+    lead = draw_shape(
+        "multivariate_normal", shape, np.empty(mean.shape[:-1]), np.empty(cov.shape[:-2])
+    )
+    if method == "cholesky":
+        factor = snp.linalg.cholesky(cov)
+    elif method == "svd":
+        u, s, _ = snp.linalg.svd(cov)
+        factor = u * snp.sqrt(s)[..., None, :]
+    elif method == "eigh":
+        w, v = snp.linalg.eigh(cov)
+        factor = v * snp.sqrt(w)[..., None, :]
+    else:
+        raise ShapeError(
+            f"method is 'cholesky', 'svd' or 'eigh', not {method!r}", op="multivariate_normal"
+        )
+    noise = real_normal(key, (*lead, n), dtype)
+    return mean + snp.einsum("...ij,...j->...i", factor, noise)
+
+
+def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Any:
+    """Matrices with orthonormal rows or columns, uniform in the orthogonal group."""
+    dtype = draw_dtype("orthogonal", dtype, np.float64, "fc")
+    key, shape = check_key(key, "orthogonal"), as_shape(shape)
+    rows = operator.index(n)
+    columns = rows if m is None else operator.index(m)
+    z = normal(key, (*shape, max(rows, columns), min(rows, columns)), dtype)
+    q, r = snp.linalg.qr(z)
+    diagonal = snp.diagonal(r, axis1=-2, axis2=-1)
+    q = q * snp.expand_dims(diagonal / snp.abs(diagonal), -2)
+    return snp.matrix_transpose(q) if rows < columns else q
+
+
+__all__ = [
+    "ball", "cauchy", "double_sided_maxwell", "exponential", "generalized_normal", "laplace",
+    "logistic", "lognormal", "maxwell", "multivariate_normal", "orthogonal", "pareto", "rayleigh",
+    "triangular", "wald", "weibull_min",
+]  # fmt: skip

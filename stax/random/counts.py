@@ -1,0 +1,96 @@
+"""Counting distributions: Poisson, binomial, multinomial, geometric.
+
+Input: a key, parameters, a shape and a dtype.  Output: independent counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.dtypes import is_inexact
+from stax.errors import ShapeError
+from stax.primitives import elementwise as el
+from stax.primitives.casts import convert
+from stax.primitives.cumulative import cumsum
+from stax.primitives.families import literal
+from stax.primitives.rejection import random_binomial, random_poisson
+from stax.primitives.shapes import concatenate, slice_axis
+from stax.primitives.transcendental import log, log1p
+from stax.primitives.views import broadcast, reshape
+from stax.random.keys import as_shape, check_key, split
+from stax.random.uniforms import as_array, as_float, draw_dtype, draw_shape, nth_key, unit
+
+F32 = np.dtype(np.float32)
+
+
+def _inexact(value: Any) -> Any:
+    value = as_array(value)
+    return value if is_inexact(value.dtype) else convert(value, np.dtype(np.float64))
+
+
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Poisson numbers of mean `lam`; int64 by default.  The trials are made in float32."""
+    dtype = draw_dtype("poisson", dtype, np.int64, "iu")
+    shape = draw_shape("poisson", shape, lam)
+    mean = broadcast(as_float(lam, F32), shape)
+    return random_poisson(check_key(key, "poisson"), mean, dtype)
+
+
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of successes in `n` trials of probability `p`, as floats."""
+    dtype = draw_dtype("binomial", dtype, np.float64)
+    shape = draw_shape("binomial", shape, n, p)
+    p = _inexact(p)
+    count = as_float(n, aval_of(p).dtype)
+    key = check_key(key, "binomial")
+    return random_binomial(key, broadcast(count, shape), broadcast(p, shape), dtype)
+
+
+def multinomial(
+    key: Any,
+    n: Any,
+    p: Any,
+    *,
+    shape: Any = None,
+    dtype: Any = None,
+    unroll: int | bool = 1,
+) -> Any:
+    """How often each category occurs in `n` draws; categories are along the last axis of `p`."""
+    p = _inexact(p)
+    shape = p.shape if shape is None else as_shape(shape)
+    if not shape:
+        raise ShapeError("p needs at least one axis", op="multinomial")
+    dtype = draw_dtype("multinomial", dtype, p.dtype, "fiu")
+    last = len(shape) - 1
+    key = check_key(key, "multinomial")
+    rest = broadcast(as_float(n, p.dtype), shape[:-1])
+    p = broadcast(p, shape)
+    remaining = cumsum(p, last, reverse=True)
+    none = el.eq(remaining, literal(0, p))
+    ratio = el.div(p, el.select(none, literal(1, p), remaining))
+    ratio = el.clamp(literal(0, ratio), ratio, literal(1, ratio))
+    keys = split(key, shape[-1])
+    counts = []
+    for k in range(shape[-1]):
+        part = reshape(slice_axis(ratio, last, k, k + 1), shape[:-1])
+        count = random_binomial(nth_key(keys, k), rest, part, p.dtype)
+        rest = el.sub(rest, count)
+        counts.append(reshape(count, (*shape[:-1], 1)))
+    return convert(concatenate(counts, last), dtype)
+
+
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of trials up to the first success, success having probability `p`."""
+    dtype = draw_dtype("geometric", dtype, np.int64, "iu")
+    shape = draw_shape("geometric", shape, p)
+    p = _inexact(p)
+    u = unit(check_key(key, "geometric"), shape, p.dtype)
+    u = el.select(el.eq(u, literal(0, u)), literal(1, u), u)
+    trials = el.floor(el.div(log(u), log1p(el.neg(p))))
+    return convert(el.add(trials, literal(1, trials)), dtype)
+
+
+__all__ = ["binomial", "geometric", "multinomial", "poisson"]

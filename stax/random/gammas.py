@@ -1,0 +1,90 @@
+"""Distributions made from gamma numbers: gamma, beta, Dirichlet, chi-square, t, F.
+
+Input: a key, parameters, a shape and a dtype.  Output: independent draws, differentiable in the
+parameters.  Ratios are formed from logarithms, which small parameters do not underflow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stax.errors import ShapeError
+from stax.primitives import elementwise as el
+from stax.primitives.casts import stop_gradient
+from stax.primitives.reductions import reduce_max
+from stax.primitives.rejection import random_gamma
+from stax.primitives.transcendental import exp, sqrt, times
+from stax.primitives.views import broadcast, reduce_sum, reshape
+from stax.random.keys import check_key, split
+from stax.random.uniforms import as_array, as_float, draw_dtype, draw_shape, nth_key, real_normal
+
+
+def _draw(op: str, key: Any, a: Any, shape: Any, dtype: Any, log_space: bool) -> Any:
+    dtype = draw_dtype(op, dtype, np.float64)
+    shape = draw_shape(op, shape, a)
+    return random_gamma(check_key(key, op), broadcast(as_float(a, dtype), shape), log_space)
+
+
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Gamma numbers of shape parameter `a` and scale 1."""
+    return _draw("gamma", key, a, shape, dtype, False)
+
+
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Logarithms of gamma numbers, accurate for small `a`."""
+    return _draw("loggamma", key, a, shape, dtype, True)
+
+
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Beta numbers."""
+    shape = draw_shape("beta", shape, a, b)
+    keys = split(check_key(key, "beta"))
+    log_a = loggamma(nth_key(keys, 0), a, shape, dtype)
+    log_b = loggamma(nth_key(keys, 1), b, shape, dtype)
+    top = stop_gradient(el.maximum(log_a, log_b))
+    part_a, part_b = exp(el.sub(log_a, top)), exp(el.sub(log_b, top))
+    return el.div(part_a, el.add(part_a, part_b))
+
+
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Dirichlet vectors; the parameters are along the last axis of `alpha`."""
+    alpha = as_array(alpha)
+    if not alpha.shape:
+        raise ShapeError("alpha needs at least one axis", op="dirichlet")
+    lead = draw_shape("dirichlet", shape, np.empty(alpha.shape[:-1]))
+    logs = loggamma(key, alpha, (*lead, alpha.shape[-1]), dtype)
+    top = stop_gradient(reshape(reduce_max(logs, [len(lead)]), (*lead, 1)))
+    parts = exp(el.sub(logs, top))
+    return el.div(parts, reshape(reduce_sum(parts, [len(lead)]), (*lead, 1)))
+
+
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Chi-square numbers of `df` degrees of freedom."""
+    dtype = draw_dtype("chisquare", dtype, np.float64)
+    half = times(as_float(df, dtype), 0.5)
+    return times(exp(loggamma(key, half, shape, dtype)), 2)
+
+
+def t(key: Any, df: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Student's t numbers of `df` degrees of freedom."""
+    dtype = draw_dtype("t", dtype, np.float64)
+    shape = draw_shape("t", shape or None, df)
+    keys = split(check_key(key, "t"))
+    half = times(as_float(df, dtype), 0.5)
+    n = real_normal(nth_key(keys, 0), shape, dtype)
+    return el.mul(n, sqrt(el.div(half, gamma(nth_key(keys, 1), half, shape, dtype))))
+
+
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """F numbers: the ratio of two chi-square numbers, each over its degrees of freedom."""
+    dtype = draw_dtype("f", dtype, np.float64)
+    shape = draw_shape("f", shape, dfnum, dfden)
+    keys = split(check_key(key, "f"))
+    top, bottom = as_float(dfnum, dtype), as_float(dfden, dtype)
+    above = el.div(chisquare(nth_key(keys, 1), top, shape, dtype), top)
+    return el.div(above, el.div(chisquare(nth_key(keys, 0), bottom, shape, dtype), bottom))
+
+
+__all__ = ["beta", "chisquare", "dirichlet", "f", "gamma", "loggamma", "t"]

@@ -1,0 +1,174 @@
+"""Keys: making them, splitting them, folding numbers in.
+
+Input: an integer seed, or a key.  Output: keys.  A key is an array of two uint32 words (`split`
+gives an array of keys, with the words on the last axis); the same key always gives the same
+numbers, and keys split from one key are independent.  Child `i` of a key is the hash of the
+counter `i` under it, so splitting is one elementwise operation.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.trace import Tracer
+from stax.dtypes import is_integer
+from stax.errors import DtypeError, ShapeError
+from stax.primitives.casts import convert
+from stax.primitives.elementwise import bitwise_and, shift_right
+from stax.primitives.random import U32, U64, threefry
+from stax.primitives.shapes import concatenate, iota, slice_axis
+from stax.primitives.views import broadcast, reshape
+
+IMPLEMENTATION = "threefry2x32"
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """`shape` as a tuple of ints; one int is a shape of one axis."""
+    if isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str):
+        return tuple(operator.index(n) for n in shape)
+    return (operator.index(shape),)
+
+
+def check_key(key: Any, op: str) -> Any:
+    """`key` as the pair of words it must be.
+
+    Raises:
+      DtypeError, ShapeError: it is not one key.
+    """
+    if not isinstance(key, Tracer):
+        key = np.asarray(key)
+    aval = aval_of(key)
+    if aval.dtype != U32:
+        raise DtypeError(
+            f"a key is an array of two uint32 words, got {aval}",
+            op=op,
+            operands=[str(aval)],
+            hint="make one with stax.random.key(seed)",
+        )
+    if aval.shape != (2,):
+        hint = "make one with stax.random.key(seed)"
+        if aval.shape[-1:] == (2,):
+            hint = "map over several keys with stax.vmap"
+        raise ShapeError(
+            f"one key has shape (2,), got {aval.shape}", op=op, operands=[str(aval)], hint=hint
+        )
+    return key
+
+
+def words_of(key: Any) -> tuple[Any, Any]:
+    """The two words of a key, each 0-d."""
+    if isinstance(key, np.ndarray):
+        return key[0], key[1]
+    return tuple(reshape(slice_axis(key, 0, k, k + 1), ()) for k in (0, 1))  # type: ignore[return-value]  # two
+
+
+def _key_of_words(pair: Any) -> Any:
+    """The key (or keys) whose words are the halves of 64-bit numbers."""
+    shape = (*aval_of(pair).shape, 1)
+    high = convert(shift_right(pair, np.uint64(32)), U32)
+    low = convert(bitwise_and(pair, np.uint64(0xFFFFFFFF)), U32)
+    return concatenate([reshape(high, shape), reshape(low, shape)], len(shape) - 1)
+
+
+def PRNGKey(seed: Any, *, impl: str | None = None) -> Any:
+    """The key of an integer seed: its high and low 32 bits.
+
+    Raises:
+      DtypeError: the seed is not an integer.
+      OverflowError: a Python integer needs more than 64 bits.
+    """
+    if impl not in (None, IMPLEMENTATION):
+        raise DtypeError(f"the only generator is {IMPLEMENTATION}, not {impl!r}", op="key")
+    if isinstance(seed, bool | np.bool_):
+        seed = int(seed)
+    if isinstance(seed, int):
+        seed = np.int64(seed)
+    elif not isinstance(seed, Tracer):
+        seed = np.asarray(seed)
+    aval = aval_of(seed)
+    if not is_integer(aval.dtype):
+        raise DtypeError("a seed is an integer", op="key", operands=[str(aval)])
+    if aval.shape != ():
+        raise ShapeError(
+            "a seed is one integer",
+            op="key",
+            operands=[str(aval)],
+            hint="map over several seeds with stax.vmap(stax.random.key)",
+        )
+    if aval.dtype.itemsize < 8:
+        # A narrow seed is its own low word, whatever its sign.
+        low = reshape(convert(seed, U32), (1,))
+        return concatenate([broadcast(np.uint32(0), (1,)), low], 0)
+    return _key_of_words(convert(seed, U64))
+
+
+def key(seed: Any, *, impl: str | None = None) -> Any:
+    """The key of an integer seed; the same array as `PRNGKey` gives."""
+    return PRNGKey(seed, impl=impl)
+
+
+def split(key: Any, num: int | Sequence[int] = 2) -> Any:
+    """`num` independent keys (an int or a shape), as an array with the words on the last axis."""
+    k0, k1 = words_of(check_key(key, "split"))
+    shape = as_shape(num)
+    return _key_of_words(hashed(k0, k1, shape, 64))
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """The key made of `key` and the integer `data` (taken modulo 2**32)."""
+    k0, k1 = words_of(check_key(key, "fold_in"))
+    if isinstance(data, int):
+        data = np.uint32(data & 0xFFFFFFFF)
+    elif not isinstance(data, Tracer):
+        data = np.asarray(data)
+    aval = aval_of(data)
+    if not is_integer(aval.dtype) or aval.shape != ():
+        raise DtypeError("data is one integer", op="fold_in", operands=[str(aval)])
+    return _key_of_words(threefry(k0, k1, np.uint32(0), convert(data, U32), 64))
+
+
+def hashed(k0: Any, k1: Any, shape: tuple[int, ...], width: int) -> Any:
+    """The hashes of the counters 0, 1, 2, ... under one key, row-major in `shape`."""
+    size = int(np.prod(shape, dtype=np.int64))
+    if not shape:
+        return threefry(k0, k1, np.uint32(0), np.uint32(0), width)
+    if size < 2**32:
+        low = reshape(iota((size,), 0, U32), shape)
+        return threefry(k0, k1, np.uint32(0), low, width)
+    counter = reshape(iota((size,), 0, U64), shape)
+    high = convert(shift_right(counter, np.uint64(32)), U32)
+    return threefry(k0, k1, high, convert(counter, U32), width)
+
+
+def key_data(keys: Any) -> Any:
+    """The words of keys: keys are their words."""
+    return keys
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: str | None = None) -> Any:
+    """Keys from words of shape (..., 2) and dtype uint32."""
+    if impl not in (None, IMPLEMENTATION):
+        raise DtypeError(f"the only generator is {IMPLEMENTATION}, not {impl!r}", op="key")
+    if not isinstance(key_bits_array, Tracer):
+        key_bits_array = np.asarray(key_bits_array)
+    aval = aval_of(key_bits_array)
+    if aval.dtype != U32 or aval.shape[-1:] != (2,):
+        raise DtypeError(
+            "keys are uint32 words of shape (..., 2)", op="wrap_key_data", operands=[str(aval)]
+        )
+    return key_bits_array
+
+
+def key_impl(keys: Any) -> str:
+    """The name of the generator."""
+    return IMPLEMENTATION
+
+
+def clone(key: Any) -> Any:
+    """The same key."""
+    return key

@@ -1,0 +1,293 @@
+"""Bits, uniform floats, integers, and the draws that are one step from them.
+
+Input: a key, a shape, a dtype and bounds.  Output: independent draws.  A float in [0, 1) takes as
+many random bits as its mantissa has: they become a number in [1, 2), from which 1 is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.trace import Tracer
+from stax.dtypes import DType, is_complex, is_float, is_half, is_inexact, is_integer
+from stax.errors import DtypeError, ShapeError
+from stax.numpy.promotion import asarray_dtype
+from stax.primitives import elementwise as el
+from stax.primitives.casts import bitcast, convert, stop_gradient
+from stax.primitives.families import literal
+from stax.primitives.shapes import slice_axis
+from stax.primitives.special import erf, erfinv
+from stax.primitives.transcendental import times
+from stax.primitives.views import broadcast, reshape
+from stax.random.keys import as_shape, check_key, hashed, split, words_of
+
+
+def draw_dtype(op: str, dtype: Any, default: Any, kinds: str = "f") -> DType:
+    """The dtype of a draw, of a kind in `kinds` (f, c, i, u).
+
+    Raises:
+      DtypeError: it is of another kind.
+    """
+    found = asarray_dtype(default if dtype is None else dtype)
+    kind = "f" if is_float(found) else found.kind
+    if kind not in kinds:
+        words = {"f": "floating", "c": "complex", "i": "signed integer", "u": "unsigned integer"}
+        wanted = " or ".join(words[k] for k in kinds)
+        raise DtypeError(f"dtype must be {wanted}, got {found}", op=op)
+    return found
+
+
+def as_array(value: Any) -> Any:
+    """A tracer or an array."""
+    return value if isinstance(value, Tracer) else np.asarray(value)
+
+
+def as_float(value: Any, dtype: DType) -> Any:
+    """A parameter of a distribution in the dtype of the draw."""
+    if not isinstance(value, Tracer):
+        return np.asarray(value).astype(dtype)[()]
+    return convert(value, dtype)
+
+
+def draw_shape(op: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
+    """`shape`, or the parameters' common shape when it is None; it must hold the parameters.
+
+    Raises:
+      ShapeError: the parameters do not broadcast to it.
+    """
+    shapes = [aval_of(as_array(p)).shape for p in parameters]
+    try:
+        common = np.broadcast_shapes(*shapes)
+        if shape is None:
+            return common
+        wanted = as_shape(shape)
+        if np.broadcast_shapes(wanted, common) == wanted:
+            return wanted
+    except ValueError:
+        pass
+    raise ShapeError(
+        f"parameters of shapes {', '.join(map(str, shapes))} do not broadcast to {shape}", op=op
+    )
+
+
+def float_info(dtype: DType) -> Any:
+    """`np.finfo`, also of bfloat16."""
+    return ml_dtypes.finfo(dtype)
+
+
+# --------------------------------------------------------------------------------------- bits
+
+
+def raw_bits(key: Any, shape: tuple[int, ...], width: int) -> Any:
+    """Random words of 8, 16, 32 or 64 bits."""
+    words = hashed(*words_of(key), shape, 64 if width == 64 else 32)
+    return convert(words, np.dtype(f"u{width // 8}"))
+
+
+def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Uniformly random words; uint64 by default."""
+    dtype = draw_dtype("bits", dtype, np.uint64, "u")
+    return raw_bits(check_key(key, "bits"), as_shape(shape), 8 * dtype.itemsize)
+
+
+# ------------------------------------------------------------------------------------ uniform
+
+
+def unit(key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    """Uniform floats in [0, 1)."""
+    width, mantissa = 8 * dtype.itemsize, int(float_info(dtype).nmant)
+    drawn = 8 if mantissa < 8 else width
+    word = np.dtype(f"u{width // 8}")
+    random = convert(raw_bits(key, shape, drawn), word)
+    one = np.ones((), dtype)
+    exponent = el.bitwise_or(
+        el.shift_right(random, word.type(drawn - mantissa)), one.view(word)[()]
+    )
+    return el.sub(bitcast(exponent, dtype), one[()])
+
+
+def uniform(
+    key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
+) -> Any:
+    """Uniform floats in [minval, maxval)."""
+    dtype = draw_dtype("uniform", dtype, np.float64)
+    shape = as_shape(shape)
+    draw_shape("uniform", shape, minval, maxval)
+    u = unit(check_key(key, "uniform"), shape, dtype)
+    low, high = as_float(minval, dtype), as_float(maxval, dtype)
+    plain = not isinstance(low, Tracer) and not isinstance(high, Tracer)
+    if plain and np.all(low == 0) and np.all(high == 1):
+        return u
+    return stretched(u, low, high, exact=plain and bool(np.all(low == 0)))
+
+
+def stretched(u: Any, low: Any, high: Any, exact: bool = False) -> Any:
+    """`u * (high - low) + low`, at least `low`, rounded once; `exact`: the addition is exact."""
+    span = el.sub(high, low)
+    value = el.add(el.mul(u, span), low)
+    if not exact:
+        value = el.add(value, stop_gradient(_rounding(u, span, low)))
+    return el.maximum(low, value)
+
+
+def _rounding(a: Any, b: Any, c: Any) -> Any:
+    """What rounding twice takes from `a * b + c`, so that adding it rounds as if once."""
+    dtype = aval_of(a).dtype
+    if dtype.itemsize < 8:
+        wide = np.dtype(np.float32 if is_half(dtype) else np.float64)
+        fused = el.add(el.mul(convert(a, wide), convert(b, wide)), convert(c, wide))
+        return el.sub(convert(fused, dtype), el.add(el.mul(a, b), c))
+    product = el.mul(a, b)
+    (a1, a0), (b1, b0) = _halves(a), _halves(b)
+    lost = el.sub(el.mul(a1, b1), product)
+    lost = el.add(el.add(lost, el.mul(a1, b0)), el.mul(a0, b1))
+    lost = el.add(lost, el.mul(a0, b0))
+    total = el.add(product, c)
+    part = el.sub(total, product)
+    missed = el.add(el.sub(product, el.sub(total, part)), el.sub(c, part))
+    return el.add(lost, missed)
+
+
+def _halves(x: Any) -> tuple[Any, Any]:
+    """`x` as the sum of two numbers of half as many digits."""
+    scaled = el.mul(x, literal(2.0**27 + 1, x))
+    high = el.sub(scaled, el.sub(scaled, x))
+    return high, el.sub(x, high)
+
+
+# ----------------------------------------------------------------------------------- integers
+
+
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
+    """Uniform integers in [minval, maxval); int64 by default."""
+    final = draw_dtype("randint", dtype, np.int64, "iu")
+    shape = as_shape(shape)
+    draw_shape("randint", shape, minval, maxval)
+    info = np.iinfo(final)
+    low, high = (_integers(v) for v in (minval, maxval))
+    drawn = final
+    if info.bits < 32:
+        drawn = np.dtype(np.int32)
+        low = _clipped(low, drawn, info.min, info.max)
+        high = _clipped(high, drawn, info.min, info.max + 1)
+    limit = np.iinfo(drawn).max
+    beyond = _greater(high, limit)
+    low, high = _clipped(low, drawn), _clipped(high, drawn)
+    word = np.dtype(f"u{drawn.itemsize}")
+    first, second = _two(split(check_key(key, "randint")))
+    width = 8 * word.itemsize
+    upper, lower = raw_bits(first, shape, width), raw_bits(second, shape, width)
+    span = convert(el.sub(high, low), word)
+    span = el.select(el.le(high, low), word.type(1), span)
+    wider = el.logical_and(beyond, el.gt(high, low))
+    span = el.select(wider, el.add(span, word.type(1)), span)
+    # 2**width modulo the span, from 2**(width / 2); a span of 0 stands for all 2**width.
+    factor = _remainder(word.type(2 ** (width // 2)), span)
+    factor = _remainder(el.mul(factor, factor), span)
+    offset = el.add(el.mul(_remainder(upper, span), factor), _remainder(lower, span))
+    return convert(el.add(low, convert(_remainder(offset, span), drawn)), final)
+
+
+def _integers(value: Any) -> Any:
+    if isinstance(value, int) and value > np.iinfo(np.int64).max:
+        return np.uint64(min(value, np.iinfo(np.uint64).max))
+    value = as_array(value)
+    return value if is_integer(value.dtype) else convert(value, np.dtype(np.int64))
+
+
+def _clipped(value: Any, dtype: DType, low: int | None = None, high: int | None = None) -> Any:
+    """Integers limited to what `dtype` holds (and to the bounds given), as `dtype`."""
+    info, have = np.iinfo(dtype), np.iinfo(value.dtype)
+    low = max(have.min, info.min if low is None else low)
+    high = min(have.max, info.max if high is None else high)
+    return convert(el.clamp(have.dtype.type(low), value, have.dtype.type(high)), dtype)
+
+
+def _greater(value: Any, limit: int) -> Any:
+    if limit >= np.iinfo(value.dtype).max:
+        return np.False_
+    return el.gt(value, value.dtype.type(limit))
+
+
+def _remainder(x: Any, span: Any) -> Any:
+    """`x` modulo `span`; `x` itself for a span of 0."""
+    whole = el.eq(span, literal(0, span))
+    return el.select(whole, x, el.mod(x, el.select(whole, literal(1, span), span)))
+
+
+def _two(keys: Any) -> tuple[Any, Any]:
+    return tuple(nth_key(keys, k) for k in (0, 1))  # type: ignore[return-value]  # a pair
+
+
+def nth_key(keys: Any, k: int) -> Any:
+    """Key number `k` of those that `split` made."""
+    if isinstance(keys, np.ndarray):
+        return keys[k]
+    return reshape(slice_axis(keys, 0, k, k + 1), (2,))
+
+
+# ---------------------------------------------------------------------- normal and truth values
+
+
+def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Standard normal numbers; complex ones have unit variance in all."""
+    dtype = draw_dtype("normal", dtype, np.float64, "fc")
+    key, shape = check_key(key, "normal"), as_shape(shape)
+    if not is_complex(dtype):
+        return real_normal(key, shape, dtype)
+    part = np.dtype(f"f{dtype.itemsize // 2}")
+    re, im = (real_normal(k, shape, part) for k in _two(split(key)))
+    root = math.sqrt(0.5)
+    return el.complex_(times(re, root), times(im, root))
+
+
+def real_normal(key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    """Standard normal numbers, by the inverse of the error function."""
+    one = np.ones((), dtype)
+    low = np.nextafter(-one, np.zeros((), dtype))[()]
+    u = stretched(unit(key, shape, dtype), low, one[()], exact=True)
+    return times(erfinv(u), math.sqrt(2))
+
+
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Standard normal numbers between `lower` and `upper`."""
+    dtype = draw_dtype("truncated_normal", dtype, np.float64)
+    shape = draw_shape("truncated_normal", shape, lower, upper)
+    key = check_key(key, "truncated_normal")
+    low, high = as_float(lower, dtype), as_float(upper, dtype)
+    root = math.sqrt(0.5)
+    u = stretched(
+        unit(key, shape, dtype), erf(times(low, root)), erf(times(high, root)), exact=True
+    )
+    out = times(erfinv(u), math.sqrt(2))
+    inside = el.nextafter(stop_gradient(low), literal(math.inf, low))
+    below = el.nextafter(stop_gradient(high), literal(-math.inf, high))
+    return el.clamp(broadcast(inside, shape), out, broadcast(below, shape))
+
+
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
+    """True with probability `p`; mode "high" keeps very small probabilities apart."""
+    if mode not in ("low", "high"):
+        raise ShapeError(f"mode is 'low' or 'high', not {mode!r}", op="bernoulli")
+    p = as_array(p)
+    if not is_inexact(p.dtype):
+        raise DtypeError("p must be floating", op="bernoulli", operands=[str(aval_of(p))])
+    shape = draw_shape("bernoulli", shape, p)
+    key = check_key(key, "bernoulli")
+    if mode == "low":
+        return el.lt(unit(key, shape, p.dtype), p)
+    pair = unit(key, (2, *shape), p.dtype)
+    first, second = (reshape(slice_axis(pair, 0, k, k + 1), shape) for k in (0, 1))
+    return el.lt(times(second, 2.0 ** -int(float_info(p.dtype).nmant)), el.sub(p, first))
+
+
+def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """-1 or 1 with equal probability; int64 by default."""
+    dtype = draw_dtype("rademacher", dtype, np.int64, "iufc")
+    truth = convert(bernoulli(key, np.float64(0.5), as_shape(shape)), dtype)
+    return el.sub(el.mul(truth, literal(2, truth)), literal(1, truth))
