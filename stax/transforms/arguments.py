@@ -24,6 +24,7 @@ from stax.errors import (
     ShapeError,
     StaticArgumentError,
 )
+from stax.primitives.casts import convert
 from stax.pytree import (
     PyTreeDef,
     keystr,
@@ -280,9 +281,7 @@ def matched_tangents(
                     operands=[str(have)],
                     where=user_source() or None,
                 )
-            leaf = (
-                want.dtype.type(leaf) if not isinstance(leaf, Tracer) else leaf.astype(want.dtype)
-            )
+            leaf = convert(leaf, want.dtype)
         checked.append(leaf)
     return checked
 

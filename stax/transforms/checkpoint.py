@@ -209,7 +209,7 @@ def _name_aval(x: Aval, *, name: str) -> Aval:
     return x
 
 
-name_p = linear_shape_op(
+name_p: Primitive = linear_shape_op(
     "name",
     abstract_eval=_name_aval,
     impl=lambda x, *, name: x,

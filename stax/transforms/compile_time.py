@@ -38,5 +38,5 @@ def named_call(fun: F, *, name: str | None = None) -> F:
     def called(*args: Any, **kwargs: Any) -> Any:
         return fun(*args, **kwargs)
 
-    called.__name__ = called.__qualname__ = name or getattr(fun, "__name__", "f")
+    called.__name__ = called.__qualname__ = str(name or getattr(fun, "__name__", "f"))
     return called  # type: ignore[return-value]  # the same signature

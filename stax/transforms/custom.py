@@ -267,8 +267,10 @@ class _Custom:
         nondiff_argnums: int | Sequence[int] = (),
         nondiff_argnames: str | Sequence[str] = (),
     ) -> None:
-        functools.update_wrapper(self, fun)
         self.fun = fun
+        self.__wrapped__ = fun
+        self.__name__ = name_of(fun)
+        self.__doc__ = fun.__doc__
         numbers = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else nondiff_argnums
         names = (nondiff_argnames,) if isinstance(nondiff_argnames, str) else nondiff_argnames
         self.nondiff = set(numbers)
@@ -282,6 +284,9 @@ class _Custom:
                 if name not in known:
                     raise CustomDerivativeError(f"{name_of(fun)} has no argument {name!r}")
                 self.nondiff.add(known.index(name))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} has no rule of its own")
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -298,13 +303,13 @@ class _Custom:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise CustomDerivativeError(f"{name_of(self.fun)}: {error}") from None
-        bound.apply_defaults()
         if bound.kwargs:
             raise CustomDerivativeError(
-                f"{name_of(self.fun)} has keyword-only arguments {sorted(bound.kwargs)}, which a "
-                "custom rule cannot take",
+                f"{name_of(self.fun)} was given keyword-only arguments {sorted(bound.kwargs)}, "
+                "which a custom rule cannot take",
                 hint="make them positional, or close over them",
             )
+        bound.apply_defaults()
         return list(bound.args)
 
     def split(self, values: Sequence[Any]) -> tuple[list[Any], list[int], list[Any], PyTreeDef]:

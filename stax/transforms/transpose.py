@@ -62,10 +62,10 @@ class TransposePlan:
 def transpose_plan(graph: Graph, linear_inputs: Sequence[bool]) -> TransposePlan:
     """The plan for `graph`, made once."""
     key = ("transpose_plan", tuple(linear_inputs))
-    plan = graph.cache.get(key)
+    plan: TransposePlan | None = graph.cache.get(key)
     if plan is None:
         plan = graph.cache[key] = TransposePlan(graph, linear_inputs)
-    return plan  # type: ignore[no-any-return]  # what this function stored
+    return plan
 
 
 class _Values:

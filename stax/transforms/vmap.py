@@ -104,7 +104,7 @@ class BatchTrace(Trace):
         try:
             if not batched and not self.concerns(prim, params):
                 outs = parent.process(prim, values, params)
-                out_dims = [None] * len(outs)
+                out_dims = (None,) * len(outs)
             elif prim.family in ("call", "collective"):
                 outs, out_dims = prim.batch(
                     values, dims, size=self.size, axis_name=self.axis_name, **params
