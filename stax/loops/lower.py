@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from stax.core.aval import Aval
 from stax.core.graph import Atom, Eqn, Graph, Literal, Var, literal_array
-from stax.core.primitive import FALLBACK, Recompute, Sentinel
+from stax.core.primitive import FALLBACK, Recompute, Sentinel, primitive_named
 from stax.loops.buffers import Buffer, BufferTable, ComputedBuffer, ExternBuffer
 from stax.loops.layout import Index
 from stax.loops.nodes import Pointwise, Reduction
@@ -238,9 +239,22 @@ def _output_buffer(
         if layout is None or layout == table.pin(buffer):
             if _is_row_major(table.pin(buffer)):
                 return buffer  # type: ignore[return-value]  # `owned` says so
+    if not is_compilable(node.dtype):
+        return _external_copy(context, node)
     load = node.loader()
     copy = Pointwise(node.shape, lambda index: load(index), node.dtype)
     return table.add_computed(copy, (name,), "a copy: an output of the program")
+
+
+def _external_copy(context: Lowering, node: TensorNode) -> ExternBuffer:
+    """A copy of values that scalar code cannot move, made by the conversion to their own type."""
+    aval = Aval(node.shape, node.dtype)
+    row = primitive_named("convert")
+    context.eqn = Eqn(row, [Var(aval)], [Var(aval)], {"dtype": node.dtype})
+    (copy,) = context.fallback([node], f"no compiled code for {node.dtype}")
+    context.eqn = None
+    assert isinstance(copy.buffer, ExternBuffer)
+    return copy.buffer
 
 
 def _is_row_major(layout: Any) -> bool:
