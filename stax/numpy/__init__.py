@@ -12,6 +12,7 @@ from stax.numpy.einsum import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.elementwise import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.manipulation import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.products import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.queries import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.rearranging import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.reductions import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.selection import *  # noqa: F403 - its __all__ is the list of names
