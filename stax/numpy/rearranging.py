@@ -241,10 +241,8 @@ def pad(array: Array, pad_width: Any, mode: str = "constant", **kwargs: Any) -> 
 def _constant_pad(x: Array, widths: Sequence[Any], values: Sequence[Any]) -> Array:
     cells = [as_dtype(operand(v, "pad"), x.dtype) for pair in values for v in pair]
     first = cells[0]
-    if all(
-        not isinstance(c, Tracer) and not isinstance(first, Tracer) and np.asarray(c == first).all()
-        for c in cells
-    ):
+    plain = not any(isinstance(c, Tracer) for c in cells)
+    if all(c is first for c in cells) or (plain and all(np.array_equal(c, first) for c in cells)):
         value = first if isinstance(first, Tracer) else np.asarray(first)[()]
         return sh.pad(x, value, [a for a, _ in widths], [b for _, b in widths])
     for k, (low, high) in enumerate(widths):

@@ -458,8 +458,7 @@ def digitize(x: Array, bins: Array, right: bool = False) -> Array:
     if n < 2:
         return searchsorted(edges, x, side)
     falling = el.lt(slice_axis(edges, 0, n - 1, n), slice_axis(edges, 0, 0, 1))
-    other = "right" if right else "left"
-    down = el.sub(np.int64(n), searchsorted(vw.rev(edges, [0]), x, other))
+    down = el.sub(np.int64(n), searchsorted(vw.rev(edges, [0]), x, side))
     return el.select(vw.reshape(falling, ()), down, searchsorted(edges, x, side))
 
 
