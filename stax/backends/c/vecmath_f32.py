@@ -75,7 +75,9 @@ STAX_INLINE float stax_exp_core_f32(float x, float low, float shift) {
     p = __builtin_fmaf(p, r, 0x1.555518p-5f);
     p = __builtin_fmaf(p, r, 0x1.5554dcp-3f);
     p = __builtin_fmaf(p, r, 0x1p-1f);
-    return stax_scale_f32(1.0f + __builtin_fmaf(r * r, p, r), n + shift);
+    float head = 1.0f + r;
+    float rest = (1.0f - head) + r;
+    return stax_scale_f32(head + __builtin_fmaf(r * r, p, rest), n + shift);
 }
 //: exp_f32 16
 STAX_INLINE float stax_exp_f32(float x) {
@@ -189,7 +191,11 @@ STAX_INLINE float stax_tanh_f32(float x) {
 //: sigmoid_f32 22
 STAX_INLINE float stax_sigmoid_f32(float x) {
     float e = stax_exp_f32(-__builtin_fabsf(x));
-    return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+    float s = 1.0f + e;
+    float low = (1.0f - s) + e;
+    float q = (x < 0.0f ? e : 1.0f) / s;
+    // 1/s is q or 1 - q: take back what the sum lost
+    return __builtin_fmaf(-q * low, x < 0.0f ? 1.0f - q : q, q);
 }
 //: cosh_f32 22
 STAX_INLINE float stax_cosh_f32(float x) {
