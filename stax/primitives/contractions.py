@@ -69,7 +69,7 @@ def _dot_impl(x: Any, y: Any, *, dimension_numbers: DimensionNumbers, dtype: DTy
     right = y.transpose(*yb, *yc, *yf).reshape(*batch, inner, size_of(columns))
     with np.errstate(all="ignore"):
         out = np.matmul(left.astype(wide, copy=False), right.astype(wide, copy=False))
-    return out.reshape(*batch, *rows, *columns).astype(dtype, copy=False)
+    return out.reshape((*batch, *rows, *columns)).astype(dtype, copy=False)
 
 
 def _dot_jvp(primals: Any, outs: Any, tangents: Any, **params: Any) -> Any:
