@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stax.loops.body import Body
+from stax.loops.normalize import has_independent_points
 from stax.loops.symbolic import Symbol, affine_coefficients
 from stax.schedule.kernel import (
     Kernel,
@@ -127,7 +128,8 @@ def _best_place(
 
 
 def _is_serial(body: Body) -> bool:
-    return any(i.op == "scan" or (i.op == "store" and i.attrs[2] != "set") for i in body.instrs)
+    """Whether the order of iterations shows: scans, accumulating and computed writes."""
+    return any(i.op == "scan" for i in body.instrs) or not has_independent_points(body)
 
 
 def _numel(symbols: Sequence[Symbol]) -> int:
@@ -191,6 +193,8 @@ def try_join(
         return False
     if kernel.size + len(body.instrs) > options.max_instrs:
         return False
+    if any(a.buffer in kernel.writers for a in body.writes):
+        return False  # a later write to the same memory stays later
     names = {a.buffer for a in body.accesses}
     if len(kernel.reads | kernel.writers.keys() | names) > options.max_buffers:
         return False
