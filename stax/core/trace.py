@@ -103,14 +103,14 @@ def use_trace(trace: Trace) -> Iterator[None]:
         on_depth_change(trace, before)
 
 
-# The C dispatcher must not run while a thread traces; it installs its counter here.
-DEPTH_HOOK: list[Callable[[int], None]] = []
+# The C dispatcher does not run while a thread traces; it installs its switch here.
+DEPTH_HOOK: list[Callable[[int], Any]] = []
 
 
 def on_depth_change(before: Trace, after: Trace) -> None:
     """Tell the dispatcher when a thread starts or stops tracing."""
     if DEPTH_HOOK and (before is EVAL) != (after is EVAL):
-        DEPTH_HOOK[0](1 if before is EVAL else -1)
+        DEPTH_HOOK[0](0 if after is EVAL else 1)
 
 
 @contextmanager

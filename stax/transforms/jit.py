@@ -17,17 +17,28 @@ from typing import Any
 
 import numpy as np
 
-from stax.compile import CompileOptions, Lowered, Traced
+from stax.backends.c.dispatch import make_dispatcher, set_trace_depth
+from stax.backends.c.program import CProgram
+from stax.compile import CompileOptions, Lowered, Traced, executable
 from stax.core.aval import Aval, aval_of
 from stax.core.graph import Graph
 from stax.core.staging import lift_constants, stage
-from stax.core.trace import Tracer, bind
+from stax.core.trace import DEPTH_HOOK, Tracer, bind, is_tracing
 from stax.dtypes import is_supported
 from stax.errors import DtypeError, StaticArgumentError
-from stax.pytree import PyTreeDef, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from stax.pytree import (
+    PyTreeDef,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_unflatten,
+    treedef_is_leaf,
+)
 from stax.transforms.jit_call import jit_p
 
 __all__ = ["JitFunction", "jit"]
+
+DEPTH_HOOK.append(set_trace_depth)
 
 
 @dataclass(slots=True)
@@ -37,6 +48,7 @@ class Entry:
     graph: Graph
     out_tree: PyTreeDef
     captured: list[Any] = field(default_factory=list)
+    known: bool = False
 
 
 def jit(
@@ -87,12 +99,8 @@ def jit(
     if not callable(fun):
         raise TypeError(f"jit takes a function, got {type(fun).__name__}")
     options = CompileOptions.of(backend=backend, memory_budget=memory_budget, strict=strict)
-    return JitFunction(
-        fun,
-        _as_tuple(static_argnums),
-        _as_tuple(static_argnames),
-        options,
-    )
+    function = JitFunction(fun, _as_tuple(static_argnums), _as_tuple(static_argnames), options)
+    return function.dispatcher
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
@@ -100,7 +108,11 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 class JitFunction:
-    """A function that compiles itself per signature; made by `jit`."""
+    """A function that compiles itself per signature.
+
+    What `jit` returns is its `dispatcher`: a callable that runs a known signature's program
+    without entering Python, and comes here (`call`) for everything else.
+    """
 
     def __init__(
         self,
@@ -109,7 +121,6 @@ class JitFunction:
         static_argnames: tuple[str, ...],
         options: CompileOptions,
     ) -> None:
-        functools.update_wrapper(self, fun, updated=())
         self._fun = fun
         self._options = options
         self._entries: dict[Any, Entry] = {}
@@ -117,23 +128,39 @@ class JitFunction:
         self._static_argnums, self._static_argnames = _static_arguments(
             fun, static_argnums, static_argnames
         )
+        self._statics = (*self._static_argnums, *self._static_argnames)
+        self.dispatcher: Any = make_dispatcher(self.call)
+        functools.update_wrapper(self.dispatcher, fun, updated=())
+        for name in ("trace", "lower", "clear_cache"):
+            setattr(self.dispatcher, name, getattr(self, name))
 
     def __repr__(self) -> str:
         return f"<stax.jit of {getattr(self._fun, '__qualname__', self._fun)!r}>"
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call with arguments the dispatcher does not know, and teach it."""
         entry, leaves = self._resolve(args, kwargs)
-        outs = bind(
-            jit_p,
-            *entry.captured,
-            *leaves,
-            graph=entry.graph,
-            name=entry.graph.name,
-            options=self._options,
-        )
+        if is_tracing() or entry.captured or any(isinstance(v, Tracer) for v in leaves):
+            name, graph = entry.graph.name, entry.graph
+            params = {"graph": graph, "name": name, "options": self._options}
+            outs: Sequence[Any] = bind(jit_p, *entry.captured, *leaves, **params)
+            return tree_unflatten(entry.out_tree, outs)
+        program = executable(entry.graph, self._options)
+        outs = program.run(leaves)
+        if isinstance(program, CProgram) and not entry.known:
+            entry.known = True
+            self.dispatcher.add_entry(
+                args,
+                kwargs,
+                program.entry,
+                program.results,
+                output_template(entry.out_tree),
+                statics=self._statics,
+                context=program.context_address,
+                release_gil=program.is_long,
+                on_error=program.fail,
+                keep_alive=program,
+            )
         return tree_unflatten(entry.out_tree, outs)
 
     def _resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, list[Any]]:
@@ -221,6 +248,39 @@ class JitFunction:
     def clear_cache(self) -> None:
         """Forget every signature; programs in use stay valid."""
         self._entries.clear()
+        self.dispatcher.clear_entries()
+
+
+def output_template(tree: PyTreeDef) -> Any:
+    """The dispatcher's description of an output structure; results are numbered in order."""
+    count = iter(range(tree.num_leaves))
+
+    def build(part: PyTreeDef) -> Any:
+        if treedef_is_leaf(part):
+            return next(count)
+        children = [build(child) for child in part.children()]
+        data = part.node_data()
+        if data is None or data[0] is type(None):
+            return None
+        kind, aux = data
+        if kind is tuple:
+            return ("tuple", children)
+        if kind is list:
+            return ("list", children)
+        if kind is dict:
+            return ("dict", list(aux), children)
+        one_level = tree_structure_of(part)
+        return ("call", lambda *c: tree_unflatten(one_level, c), children)
+
+    return build(tree)
+
+
+def tree_structure_of(part: PyTreeDef) -> PyTreeDef:
+    """The structure of one node whose children are leaves."""
+    data = part.node_data()
+    assert data is not None
+    kind, aux = data
+    return PyTreeDef([(kind, len(part.children()), aux), *([None] * len(part.children()))])
 
 
 def _static_arguments(

@@ -56,6 +56,7 @@ typedef void (*stax_product_f64)(int64_t, int, int, int64_t, int64_t, int64_t, c
 _OUT_OF_MEMORY = -1
 _FALLBACK_FAILED = -2
 _BITS = 32
+LONG_BYTES = 64 * 1024
 
 
 class Context(ctypes.Structure):
@@ -336,6 +337,22 @@ class CProgram:
     def entry(self) -> int:
         """The address of the C function `run(inputs, outputs, context)`."""
         return self.library.address("stax_run")
+
+    @property
+    def context_address(self) -> int:
+        """The address of the context that `entry` takes as its third argument."""
+        return ctypes.addressof(self.context)
+
+    @property
+    def results(self) -> list[tuple[Any, tuple[int, ...]]]:
+        """(dtype, shape) of each result."""
+        return [(dtype, shape) for shape, dtype in self._out]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a run is long enough for other Python threads to go on meanwhile."""
+        moved = sum(b.nbytes for b in (*self.source.inputs, *self.source.outputs))
+        return moved + self.source.plan.nbytes > LONG_BYTES
 
     def run(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Run on NumPy values of the program's types; returns fresh arrays."""
