@@ -363,6 +363,35 @@ def test_threads_do_not_share_a_workspace(make: Any) -> None:
     assert not wrong
 
 
+def test_memory_of_large_results_is_reused_once_they_are_dead() -> None:
+    shape = (5 * 1024, 1024)
+    first = dispatch.empty_result(np.float64, shape)
+    first[...] = 3
+    assert first.flags.c_contiguous
+    assert first.flags.writeable
+    assert first.shape == shape
+    address = first.ctypes.data
+    view = first[1:]
+    second = dispatch.empty_result(np.float64, shape)
+    assert second.ctypes.data != address
+    del first
+    gc.collect()
+    assert (view == 3).all()
+    third = dispatch.empty_result("f8", shape)
+    assert third.ctypes.data != address  # a view keeps the memory
+    del view
+    fourth = dispatch.empty_result(np.float32, (2 * shape[0] - 5, shape[1]))
+    if not dispatch.compiled_dispatcher_fault():
+        assert fourth.ctypes.data == address
+        assert address % 64 == 0
+    del second, third, fourth
+    kept = dispatch.release_pool()
+    assert kept >= 3 * 40 * 2**20 or dispatch.compiled_dispatcher_fault()
+    assert dispatch.release_pool() == 0
+    assert dispatch.empty_result("f8", ()).shape == ()
+    assert dispatch.empty_result("i4", (0, 10**9)).size == 0
+
+
 @pytest.mark.skipif(not KINDS, reason="the C dispatcher needs a compiler")
 def test_reference_counts_stay_level_over_many_calls() -> None:
     d = dispatch.make_dispatcher(refuse)

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <string.h>
 
+/* pool.c stands here: fresh_array, pool_empty, pool_bytes, pool_clear */
+
 enum { N_ARRAY, N_FLOAT, N_INT, N_BOOL, N_SCALAR, N_NONE, N_TUPLE, N_LIST, N_DICT, N_STATIC,
        N_NAMED, N_CONST, N_CALL };
 enum { MAX_DEPTH = 64, STACK_LEAVES = 64, STACK_OUTPUTS = 32 };
@@ -479,8 +481,7 @@ static PyObject *run_entry(Entry *entry, Leaves *leaves) {
             array = Py_NewRef(leaves->owners[result->donor]);
         } else {
             Py_INCREF(result->descr);
-            array = PyArray_NewFromDescr(&PyArray_Type, result->descr, result->nd, result->dims,
-                                         NULL, NULL, 0, NULL);
+            array = fresh_array(result->descr, result->nd, result->dims);
         }
         if (!array) goto done;
         results[made] = array;
@@ -961,6 +962,9 @@ static PyObject *set_trace_depth(PyObject *module, PyObject *value) {
 static PyMethodDef module_methods[] = {
     {"set_trace_depth", set_trace_depth, METH_O,
      "Set this thread's trace depth and return the one before; above 0 every call is slow."},
+    {"empty", pool_empty, METH_VARARGS, "empty(dtype, shape): an array as results are made."},
+    {"pool_bytes", pool_bytes, METH_NOARGS, "Bytes of dead results kept for reuse."},
+    {"pool_clear", pool_clear, METH_NOARGS, "Give the kept memory back to the system."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -46,7 +46,9 @@ __all__ = [
     "PythonDispatcher",
     "SlowPath",
     "compiled_dispatcher_fault",
+    "empty_result",
     "make_dispatcher",
+    "release_pool",
     "set_trace_depth",
 ]
 
@@ -119,6 +121,7 @@ class Dispatcher(Protocol):
 
 # -- the C dispatcher ---------------------------------------------------------------------------
 
+_POOL_MARK = "/* pool.c stands here: fresh_array, pool_empty, pool_bytes, pool_clear */"
 _build_lock = threading.Lock()
 _built: dict[tuple[str, ...], tuple[ModuleType | None, str]] = {}
 
@@ -143,7 +146,11 @@ def _build(toolchain: Toolchain | None) -> tuple[ModuleType | None, str]:
             return None, f"{name} is not in {folder}"
     # The text is the cache key: it must name the Python and the NumPy it was built for.
     source = f"/* {sys.version}; {sysconfig.get_config_var('SOABI')}; numpy {np.__version__} */\n"
-    source += Path(__file__).with_name("dispatch.c").read_text(encoding="utf-8")
+    pool, main = (
+        Path(__file__).with_name(name).read_text(encoding="utf-8")
+        for name in ("pool.c", "dispatch.c")
+    )
+    source += main.replace(_POOL_MARK, pool, 1)
     extra = [f"-I{folder}" for folder in headers]
     if sys.platform == "darwin":
         extra.append("-Wl,-undefined,dynamic_lookup")
@@ -175,6 +182,29 @@ def make_dispatcher(slow_path: SlowPath | None = None, *, compiled: bool = True)
         return PythonDispatcher(slow_path)
     dispatcher: Dispatcher = module.Dispatcher(slow_path)
     return dispatcher
+
+
+def empty_result(dtype: Any, shape: Sequence[int]) -> np.ndarray:
+    """Return an uninitialised array as the dispatcher makes results.
+
+    From 32 MB on its memory comes from, and returns to, a pool (of at most 1 GiB): writing to fresh
+    pages costs many times a pass over warm ones.
+    """
+    module = _load(find_toolchain())[0]
+    if module is None:
+        return np.empty(tuple(shape), dtype)
+    array: np.ndarray = module.empty(dtype, tuple(shape))
+    return array
+
+
+def release_pool() -> int:
+    """Give the memory kept for large results back to the system; returns how much it was."""
+    kept = 0
+    for module, _ in _built.values():
+        if module is not None:
+            kept += module.pool_bytes()
+            module.pool_clear()
+    return kept
 
 
 # -- trace depth --------------------------------------------------------------------------------
