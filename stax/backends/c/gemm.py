@@ -22,7 +22,7 @@ import numpy as np
 
 __all__ = ["BLAS_TYPES", "Blas", "find_blas", "gemm_source"]
 
-# Position in the pointer table of each type's gemm; the last entry is set_num_threads.
+# Position in the pointer table of each type's gemm; the last are set_ and get_num_threads.
 BLAS_TYPES: dict[str, tuple[str, int]] = {
     "f32": ("s", 0),
     "f64": ("d", 1),
@@ -31,7 +31,11 @@ BLAS_TYPES: dict[str, tuple[str, int]] = {
 }
 _VECTORS = {"sgemv": 4, "dgemv": 5}
 _SET_THREADS = 6
-_TABLE_LENGTH = 7
+_GET_THREADS = 7
+_TABLE_LENGTH = 8
+# Multiplications below which waking the library's threads costs more than they bring, and much
+# more on a busy machine, where they wait for a core.
+_ONE_THREAD_WORK = 4_000_000
 _C_TYPES = {
     "f32": "float",
     "f64": "double",
@@ -122,6 +126,7 @@ def _open(path: str) -> Blas | None:
             continue
         threads = f"{prefix}openblas_set_num_threads{suffix}"
         table[_SET_THREADS] = _address(handle, threads)
+        table[_GET_THREADS] = _address(handle, threads.replace("_set_", "_get_"))
         name = threads if table[_SET_THREADS] else ""
         return Blas(path, bits, tuple(table), handle, name)
     return None
@@ -142,6 +147,13 @@ typedef %(integer)s stax_blas_int;
 static void *const *stax_blas;
 void stax_bind_blas(void *const *table) { stax_blas = table; }
 #define STAX_MULTIPLY_ADD(x, y, z) ((z) + (x) * (y))
+"""
+
+_THREADS = f"""\
+STAX_INLINE int stax_blas_threads(void) {{
+    return stax_blas[{_SET_THREADS}] && stax_blas[{_GET_THREADS}]
+        ? ((int (*)(void))stax_blas[{_GET_THREADS}])() : 1;
+}}
 """
 
 # Plain loops: row-major, A is M x K (K x M when ta), B is K x N (N x K when tb).
@@ -286,8 +298,11 @@ static void stax_gemm_large_@t(int ta, int tb, int64_t m, int64_t n, int64_t k, 
         return;
     }
     @ct one = 1, beta = accumulate ? 1 : 0;
+    int threads = m * n * k < @little ? stax_blas_threads() : 1;
+    if (threads > 1) ((void (*)(int))stax_blas[@set])(1);
     ((function)stax_blas[@slot])(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, @one, a, lda, b,
         ldb, @beta, c, ldc);
+    if (threads > 1) ((void (*)(int))stax_blas[@set])(threads);
 }
 """
 
@@ -311,6 +326,8 @@ def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
     blas = find_blas() if use_blas else None
     wide = blas is None or blas.integer_bits == 64
     parts = [_TABLE_SOURCE % {"integer": "int64_t" if wide else "int32_t"}]
+    if blas is not None:
+        parts.append(_THREADS)
     for tag in dict.fromkeys(types):
         large = _BLOCKED + _LARGE_LOOPS
         values = {"ct": _C_TYPES[tag], "t": tag, "fma": "STAX_MULTIPLY_ADD"}
@@ -321,6 +338,8 @@ def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
             real = tag.startswith("f")
             values |= {
                 "slot": str(BLAS_TYPES[tag][1]),
+                "set": str(_SET_THREADS),
+                "little": str(_ONE_THREAD_WORK),
                 "scalar": values["ct"] if real else "const void *",
                 "one": "one" if real else "&one",
                 "beta": "beta" if real else "&beta",
