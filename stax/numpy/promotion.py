@@ -24,8 +24,10 @@ from stax.dtypes import (
     is_supported,
     promote,
 )
-from stax.errors import DtypeError
+from stax.errors import DtypeError, ShapeError
 from stax.primitives.casts import convert
+from stax.primitives.shapes import concatenate
+from stax.primitives.views import reshape
 
 _PYTHON_TYPES: dict[str, Any] = {"i": int, "f": float, "c": complex}
 _EXTENSIONS = frozenset({bfloat16, float8_e4m3fn})
@@ -54,12 +56,7 @@ def array_like(value: Any, op: str) -> Any:
         return value
     if not isinstance(value, np.ndarray | np.generic):
         if isinstance(value, list | tuple) and has_nested_tracer(value):
-            raise DtypeError(
-                f"a {type(value).__name__} that holds traced values is not an array",
-                op=op,
-                where=user_source() or None,
-                hint="build the array with stax.numpy.stack, concatenate or array",
-            )
+            return nested_array(value)
         value = np.asarray(value)
     if not is_supported(value.dtype) and not is_supported(value.dtype.newbyteorder("=")):
         raise DtypeError(
@@ -78,6 +75,36 @@ def has_nested_tracer(value: Any) -> bool:
         if isinstance(item, list | tuple):
             pending.extend(item)
     return False
+
+
+def nested_array(value: Any) -> Any:
+    """The array of a nest of lists that holds traced values."""
+    if not isinstance(value, list | tuple):
+        return value
+    if not has_nested_tracer(value):
+        return np.asarray(value)
+    parts = [nested_array(v) for v in value]
+    first = aval_of(array_like(parts[0], "array")).shape
+    parts = coerce(*(array_like(p, "array") for p in parts))
+    for part in parts:
+        if aval_of(part).shape != first:
+            raise ShapeError(
+                "the array would have an inhomogeneous shape: "
+                f"parts of shapes {first} and {aval_of(part).shape}",
+                op="array",
+                where=user_source() or None,
+            )
+    return concatenate([reshape(strong(p), (1, *first)) for p in parts], 0)
+
+
+def strong(value: Any) -> Any:
+    """`value`, no longer weak."""
+    aval = aval_of(value)
+    if not aval.weak:
+        return value
+    if isinstance(value, Tracer):
+        return convert(value, aval.dtype)
+    return aval.dtype.type(value)
 
 
 def dtype_key(value: Any) -> Any:

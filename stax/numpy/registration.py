@@ -20,10 +20,11 @@ from stax.core.source import user_source
 from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, Tracer
 from stax.dtypes import WEAK_DTYPES, DType, bfloat16, float8_e4m3fn
 from stax.errors import AxisError, MutationError, ShapeError
-from stax.numpy.promotion import array_like, coerce, has_nested_tracer
+from stax.numpy.promotion import array_like
+from stax.numpy.promotion import nested_array as nested_array
+from stax.numpy.promotion import strong as strong
 from stax.primitives.casts import convert
-from stax.primitives.shapes import concatenate
-from stax.primitives.views import broadcast, reshape
+from stax.primitives.views import broadcast
 
 F = TypeVar("F", bound=Callable[..., Any])
 _EXTENSIONS = frozenset({bfloat16, float8_e4m3fn})
@@ -163,33 +164,3 @@ def deliver(value: Any, out: Any, op: str) -> Any:
         )
     assign(out, converted(value, out.dtype))
     return out
-
-
-def nested_array(value: Any) -> Any:
-    """The array of a nest of lists that holds traced values."""
-    if not isinstance(value, list | tuple):
-        return value
-    if not has_nested_tracer(value):
-        return np.asarray(value)
-    parts = [nested_array(v) for v in value]
-    first = aval_of(array_like(parts[0], "array")).shape
-    parts = coerce(*(array_like(p, "array") for p in parts))
-    for part in parts:
-        if aval_of(part).shape != first:
-            raise ShapeError(
-                "the array would have an inhomogeneous shape: "
-                f"parts of shapes {first} and {aval_of(part).shape}",
-                op="array",
-                where=user_source() or None,
-            )
-    return concatenate([reshape(strong(p), (1, *first)) for p in parts], 0)
-
-
-def strong(value: Any) -> Any:
-    """`value`, no longer weak."""
-    aval = aval_of(value)
-    if not aval.weak:
-        return value
-    if isinstance(value, Tracer):
-        return converted(value, aval.dtype)
-    return aval.dtype.type(value)
