@@ -73,9 +73,7 @@ class Aval:
 
     def update(self, shape: tuple[int, ...] | None = None, dtype: DType | None = None) -> Aval:
         """A strong aval with the given fields replaced."""
-        return Aval(
-            self.shape if shape is None else shape, self.dtype if dtype is None else dtype
-        )
+        return Aval(self.shape if shape is None else shape, self.dtype if dtype is None else dtype)
 
 
 def aval_of(value: Any) -> Aval:

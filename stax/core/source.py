@@ -14,6 +14,17 @@ _INSIDE = (_PACKAGE, os.path.dirname(os.path.abspath(np.__file__)) + os.sep, fun
 _internal: dict[CodeType, bool] = {}
 
 
+def user_place() -> str:
+    """`file:line in function` of the innermost frame outside stax and NumPy."""
+    source = user_source()  # also learns which of these frames are internal
+    frame = sys._getframe(1)
+    while frame is not None and _internal.get(frame.f_code, False):
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the walk
+    if frame is None or not source:
+        return source
+    return f"{source} in {frame.f_code.co_name}"
+
+
 def user_source() -> str:
     """`file:line` of the innermost frame outside stax and NumPy, or "" when there is none."""
     frame = sys._getframe(1)

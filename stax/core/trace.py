@@ -21,7 +21,7 @@ import numpy as np
 
 from stax.core.aval import Aval, aval_of
 from stax.core.primitive import Primitive
-from stax.core.source import user_source
+from stax.core.source import user_place, user_source
 from stax.dtypes import DType
 from stax.errors import (
     ConcretizationError,
@@ -261,7 +261,7 @@ class Tracer:
             f"{construct} needs the number behind a traced value of type {self.aval}, "
             f"which is not known while tracing ({what} conversion)",
             operands=(str(self.aval),),
-            where=user_source() or None,
+            where=user_place() or None,
             hint="use stax.numpy.where, stax.lax.cond / while_loop / fori_loop for control flow "
             "on values, or mark the argument static (static_argnums / static_argnames)",
         )

@@ -19,13 +19,21 @@ from stax.dtypes import float0, is_complex, is_inexact
 from stax.errors import DtypeError, PytreeError
 from stax.primitives.shapes import slice_axis
 from stax.primitives.views import broadcast, move_axis, reshape
-from stax.pytree import PyTreeDef, tree_flatten, tree_map, tree_structure, tree_unflatten
+from stax.pytree import (
+    PyTreeDef,
+    register_pytree_node,
+    tree_flatten,
+    tree_map,
+    tree_structure,
+    tree_unflatten,
+)
 from stax.transforms.arguments import (
     FlatFunction,
     check_differentiable,
     check_leaves,
     check_scalar_output,
     finished,
+    is_array,
     leaf_names,
     matched_tangents,
     normalized_argnums,
@@ -303,7 +311,23 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     _check_sequences("hvp", primals, tangents)
     gradient = grad(f, argnums=tuple(range(len(primals))))
     product = jvp(gradient, primals, tangents)[1]
-    return list(product) if isinstance(primals, list) else product
+    if isinstance(primals, list):
+        return list(product)
+    return Product(product) if len(product) == 1 and is_array(product[0]) else product
+
+
+class Product(tuple[Any, ...]):
+    """A product with one array in it: the tuple `(H v,)`, which NumPy reads as the array `H v`."""
+
+    __slots__ = ()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self[0], dtype)
+
+
+register_pytree_node(
+    Product, lambda product: (tuple(product), None), lambda _, parts: Product(parts)
+)
 
 
 def _check_sequences(what: str, primals: Any, tangents: Any) -> None:

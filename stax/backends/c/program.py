@@ -168,12 +168,14 @@ class _Uses:
         self.last: dict[str, int] = {}
         self.writers: dict[str, set[int]] = {}
         self.readers: dict[str, set[int]] = {}
+        self.called: set[str] = set()  # written by calls, which need every result in memory
         for step, item in enumerate(order):
             if isinstance(item, Kernel):
                 reads = [a.buffer for m in item.members for a in m.body.reads]
                 writes = [n for m in item.members for n in m.writes]
             else:
                 reads, writes = list(item.reads), list(item.writes)
+                self.called.update(writes)
             for name in writes:
                 self.first.setdefault(name, step)
                 self.writers.setdefault(name, set()).add(step)
@@ -199,7 +201,8 @@ class _Uses:
 
 
 def _arena_names(lowered: LoweredGraph, uses: _Uses) -> list[str]:
-    return [n for n in uses.first if n not in uses.outputs and uses.in_memory(n)]
+    given = uses.outputs
+    return [n for n in uses.first if n not in given and (n in uses.called or uses.in_memory(n))]
 
 
 def _declare(lowered: LoweredGraph, plan: ArenaPlan, names: dict[str, str]) -> str:
