@@ -107,7 +107,9 @@ def saving_graphs(graph: Graph, active: Sequence[bool]) -> SavingGraphs:
         return found  # type: ignore[no-any-return]  # what this function stored
     flat = graph.cache.get("jit flat")
     if flat is None:
-        flat = graph.cache["jit flat"] = inline_calls(graph)
+        # Calls with a rule of their own keep it: only what jit itself wraps is opened.
+        flat = inline_calls(graph, keep=lambda eqn: eqn.prim is not jit_p)
+        graph.cache["jit flat"] = flat
     linear = linearize_graph(flat, active)
     result = _cut(linear, len(graph.outputs))
     graph.cache[key] = result
