@@ -19,6 +19,9 @@ from stax.core.primitive import Primitive
 
 Pass = Callable[[Graph], Graph]
 
+# Rows whose equation can do without some of its results: (equation, wanted) -> equation.
+PRUNE_RULES: dict[Primitive, Callable[[Eqn, list[bool]], Eqn]] = {}
+
 
 def simplify(graph: Graph) -> Graph:
     """`graph` folded, with common subexpressions merged and dead code removed."""
@@ -242,7 +245,7 @@ def dce(graph: Graph) -> Graph:
             if not any(wanted):
                 continue
             if not all(wanted):
-                eqn = _pruned_call(eqn, wanted)
+                eqn = PRUNE_RULES.get(eqn.prim, _pruned_call)(eqn, wanted)
         needed.update(a for a in eqn.inputs if isinstance(a, Var))
         kept.append(eqn)
     constants = [(v, c) for v, c in graph.constants if v in needed]
