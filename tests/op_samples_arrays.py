@@ -51,7 +51,7 @@ def two(name: str, fn: Callable[..., Any], make: Any, **options: Any) -> Sample:
     return one(name, fn, make, diff=(0, 1), **options)
 
 
-I = np.array([[2, 0], [-1, 1]])
+ROWS = np.array([[2, 0], [-1, 1]])
 MASK = np.array([[True, False, True, True], [False, False, True, True], [True, False, False, True]])
 
 SHAPES = [
@@ -168,14 +168,14 @@ INDEXING = [
     one("ellipsis", lambda x: x[..., 1], uniform(-1, 1, (2, 3, 4))),
     one("empty_slice", lambda x: x[2:1]),
     one("integers", lambda x: x[[2, 0, 2], [1, -1, 1]]),
-    one("rows", lambda x: x[I]),
+    one("rows", lambda x: x[ROWS]),
     one("split_arrays", lambda x: x[[0, 1], :, [1, 3]], uniform(-1, 1, (2, 3, 4))),
     one("array_and_slice", lambda x: x[:, [2, 0], ::-1], uniform(-1, 1, (2, 3, 4))),
     one("array_and_int", lambda x: x[1, :, [0, 3, 3]], uniform(-1, 1, (2, 3, 4))),
     one("array_and_newaxis", lambda x: x[None, :, [1, 0]]),
     one("mask", lambda x: x[MASK]),
     one("mask_axis", lambda x: x[:, np.array([True, False, True, True])]),
-    one("take", lambda x: snp.take(x, I, axis=0)),
+    one("take", lambda x: snp.take(x, ROWS, axis=0)),
     one("take_wrap", lambda x: snp.take(x, [5, -7], axis=1, mode="wrap")),
     one("take_clip", lambda x: snp.take(x, [5, -7, 2], axis=1, mode="clip")),
     one("take_along", lambda x: snp.take_along_axis(x, np.array([[3, 0], [1, 1], [2, 0]]), 1)),

@@ -12,6 +12,8 @@ that new equations are tagged with.
 
 from __future__ import annotations
 
+import dis
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +24,7 @@ import numpy as np
 from stax.core.aval import Aval, aval_of
 from stax.core.primitive import Primitive
 from stax.core.source import user_place, user_source
-from stax.dtypes import DType
+from stax.dtypes import DType, is_inexact
 from stax.errors import (
     ConcretizationError,
     StaxError,
@@ -216,16 +218,7 @@ class Tracer:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        raise ConcretizationError(
-            f"a traced value of type {self.aval} was used where a plain NumPy array is needed: "
-            "np.array / np.asarray of it, a write of it into an array made by plain NumPy, or a "
-            "NumPy function without a traced version",
-            operands=(str(self.aval),),
-            where=user_source() or None,
-            hint="make the array that is written to with stax.numpy.zeros or np.zeros(..., like=x) "
-            "so that it is traced too; build arrays from traced values with np.stack or "
-            "stax.numpy.array; stop tracing with stax.pure_callback",
-        )
+        raise no_array_error(self)
 
     def __bool__(self) -> bool:
         return bool(self._require("bool", "if, while, and, or, not, assert"))
@@ -234,9 +227,13 @@ class Tracer:
         return int(self._require("int", "int()"))
 
     def __float__(self) -> float:
+        if is_stored_by_caller() and is_inexact(self.aval.dtype):
+            raise no_array_error(self)
         return float(self._require("float", "float()"))
 
     def __complex__(self) -> complex:
+        if is_stored_by_caller() and is_inexact(self.aval.dtype):
+            raise no_array_error(self)
         return complex(self._require("complex", "complex()"))
 
     def __index__(self) -> int:
@@ -348,6 +345,29 @@ for _name in _OPERATORS + _METHODS:
     setattr(Tracer, _name, _forward(_name))
 for _name in _PROPERTIES:
     setattr(Tracer, _name, _forward_property(_name))
+
+
+def is_stored_by_caller() -> bool:
+    """True when Python's caller is at `a[i] = value`: NumPy takes the number of a 0-d value then.
+
+    The number would lose the derivative without a word, so the write is refused instead.
+    """
+    frame = sys._getframe(2)
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]] == "STORE_SUBSCR"
+
+
+def no_array_error(tracer: Tracer) -> ConcretizationError:
+    """The error for a traced value where only a NumPy array would do."""
+    return ConcretizationError(
+        f"a traced value of type {tracer.aval} was used where a plain NumPy array is needed: "
+        "np.array / np.asarray of it, a write of it into an array made by plain NumPy, or a "
+        "NumPy function without a traced version",
+        operands=(str(tracer.aval),),
+        where=user_source() or None,
+        hint="make the array that is written to with stax.numpy.zeros or np.zeros(..., like=x) "
+        "so that it is traced too; build arrays from traced values with np.stack or "
+        "stax.numpy.array; stop tracing with stax.pure_callback",
+    )
 
 
 # The slots that belong to the handle and not to the value it stands for.

@@ -25,7 +25,7 @@ MODES = {
     "error": "error",
     "fill": "fill",
     "drop": "fill",
-    "clip": "clip",
+    "clip": "clip_signed",
     "wrap": "wrap",
     "promise_in_bounds": "promise",
 }
@@ -189,7 +189,7 @@ class IndexUpdateRef:
         truths = broadcast(np.zeros((), np.int8)[()], aval_of(x).shape)
         outside = el.ne(parsed.read(truths), scalar_zero(np.dtype(np.int8)))
         dtype = aval_of(x).dtype
-        return el.select(outside, as_dtype(fill_value, dtype), parsed.read(x, "clip"))
+        return el.select(outside, as_dtype(fill_value, dtype), parsed.read(x))
 
 
 def _negated(values: Any) -> Any:

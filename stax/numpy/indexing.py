@@ -128,6 +128,10 @@ class ArrayIndex:
         self.basic = basic
         self.axes = tuple(axes)
         common = _common_shape(index)
+        if mode == "clip_signed":
+            # Negative indices count from the end before they are moved inside.
+            index = [_from_front(i, basic.result[a]) for i, a in zip(index, axes, strict=True)]
+            mode = "clip"
         known = all(not isinstance(i, Tracer) for i in index)
         shape = basic.result
         if known:
@@ -142,9 +146,9 @@ class ArrayIndex:
         at = self.axes[0] if adjacent and self.axes else 0
         self.perm = (*range(lead, lead + at), *range(lead), *range(lead + at, lead + rest))
 
-    def read(self, x: Any, mode: str | None = None) -> Any:
+    def read(self, x: Any) -> Any:
         """The selected elements of `x`."""
-        y = gather(self.basic.read(x), self.index, self.axes, self.mode if mode is None else mode)
+        y = gather(self.basic.read(x), self.index, self.axes, self.mode)
         return transpose(y, self.perm)
 
     def write(self, x: Any, value: Any, kind: str) -> Any:
@@ -174,6 +178,11 @@ class MaskIndex:
     def spread(self, shape: Shape) -> Any:
         """The mask repeated over the trailing axes."""
         return broadcast(self.mask, shape, range(len(aval_of(self.mask).shape)))
+
+
+def _from_front(i: Any, n: int) -> Any:
+    i = converted(i, np.dtype(np.int64)) if isinstance(i, Tracer) else np.asarray(i, np.int64)
+    return el.select(el.lt(i, np.int64(0)), el.add(i, np.int64(n)), i)
 
 
 def _common_shape(index: Sequence[Any]) -> Shape:

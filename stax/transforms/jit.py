@@ -21,6 +21,7 @@ from stax.backends.c.dispatch import make_dispatcher, set_trace_depth
 from stax.backends.c.program import CProgram
 from stax.compile import CompileOptions, Lowered, Traced, executable
 from stax.core.aval import Aval, aval_of
+from stax.core.functionalize import mark_arguments
 from stax.core.graph import Graph
 from stax.core.staging import lift_constants, stage
 from stax.core.trace import DEPTH_HOOK, Tracer, bind, is_tracing
@@ -216,6 +217,7 @@ class JitFunction:
         out_tree: list[PyTreeDef] = []
 
         def flat(*leaves: Any) -> list[Any]:
+            mark_arguments(leaves)
             args, kwargs = tree_unflatten(tree, leaves)
             args = tuple(static_args.get(k, a) for k, a in enumerate(args))
             outs, structure = tree_flatten(self._fun(*args, **kwargs, **static_kwargs))

@@ -1,4 +1,4 @@
-"""Array operations: staged value = eager value, batching over every axis, derivatives to order 2."""
+"""Array operations: staged values are eager ones, batching over every axis, derivatives."""
 
 from __future__ import annotations
 
