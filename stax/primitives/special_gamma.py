@@ -229,7 +229,7 @@ def _density(a: Any, x: Any) -> Any:
 
 
 def _xlog(a: Any, x: Any) -> Any:
-    """a log x, and 0 where a is 0."""
+    """The product a log x, and 0 where a is 0."""
     return guarded_mul(a, log(x))
 
 
