@@ -9,6 +9,7 @@ of its NumPy implementation and is reported.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,12 @@ from stax.loops.nodes import Pointwise, Reduction
 from stax.loops.ops import Value, ops
 from stax.loops.realize import realize_reason
 from stax.loops.scalar_ops import is_compilable
+from stax.loops.symbolic import constant
 from stax.loops.tensors import BufferTensor, LoopTensor, TensorNode, loop_tensor
+
+
+UNROLLED = 4  # elements up to which a reduction is written out instead of looped over
+UNROLLED_WEIGHT = 24  # operations of one element up to which that is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +212,10 @@ def _typed(node: TensorNode, var: Var) -> TensorNode:
         data = node.data
         if math.prod(data.reduction_ranges) == 0:
             value = data.monoid.identity(data.acc_dtype)[data.project]
-            constant = constant_node(value, data.dtype)
-            return constant.expand(data.ranges)
+            identity = constant_node(value, data.dtype)
+            return identity.expand(data.ranges)
+        if math.prod(data.reduction_ranges) <= UNROLLED and node.weight <= UNROLLED_WEIGHT:
+            node = _unrolled(node, data)
     if tuple(node.shape) != var.shape:
         raise TypeError(f"lowering {var} gave shape {node.shape}")
     if node.dtype == var.dtype:
@@ -222,6 +230,29 @@ def _typed(node: TensorNode, var: Var) -> TensorNode:
         return ops.cast(load(index), dtype)
 
     return loop_tensor(Pointwise(node.shape, convert, dtype), [node])
+
+
+def _unrolled(node: LoopTensor, data: Reduction) -> LoopTensor:
+    """A reduction over a few elements as one expression, in the order of the elements."""
+    places = [
+        tuple(constant(k) for k in place)
+        for place in itertools.product(*(range(n) for n in data.reduction_ranges))
+    ]
+    wanted = data.monoid.component_dtypes(data.acc_dtype)
+
+    def inner(index: Index) -> Value:
+        total: tuple[Value, ...] | None = None
+        for place in places:
+            values = data.inner_fn(index, place)
+            parts = tuple(ops.cast(v, d) for v, d in zip(values, wanted, strict=True))
+            total = parts if total is None else data.monoid.combine(total, parts)
+        assert total is not None
+        return ops.cast(total[data.project], data.dtype)
+
+    unrolled = LoopTensor(Pointwise(data.ranges, inner, data.dtype), node.depth)
+    unrolled.weight = node.weight * len(places)
+    unrolled.reads = node.reads * len(places)
+    return unrolled
 
 
 def _output_buffer(
