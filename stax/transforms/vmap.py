@@ -119,7 +119,11 @@ class BatchTrace(Trace):
 
     def concerns(self, prim: Primitive, params: dict[str, Any]) -> bool:
         """True when `prim`, or a graph it carries, may refer to this axis by name."""
-        return self.axis_name is not None and prim.family in ("call", "collective")
+        if self.axis_name is None:
+            return False
+        if prim.family == "collective":
+            return bool(params["name"] == self.axis_name)
+        return prim.family == "call"
 
     def process_call(self, call: Any, args: Sequence[Any]) -> tuple[Any, ...]:
         """The results of a function that carries its own rule (see `transforms.calls`)."""

@@ -312,7 +312,7 @@ def test_errors_about_results() -> None:
         stax.grad(lambda x: x > 0)(1.0)
     with pytest.raises(errors.PytreeError, match="aux"):
         stax.grad(lambda x: x, has_aux=True)(1.0)
-    with pytest.raises(errors.DtypeError, match="NoneType|str"):
+    with pytest.raises(errors.DtypeError, match="str"):
         stax.grad(lambda x: "text")(1.0)
     _, pull = stax.vjp(f, x)
     with pytest.raises(errors.ShapeError, match=r"\(4,\)"):

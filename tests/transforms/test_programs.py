@@ -19,9 +19,7 @@ NESTINGS = range(1000, 1030)
 
 
 def close(got: Any, want: Any) -> None:
-    stax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10), got, want
-    )
+    stax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10), got, want)
 
 
 def argnums(p: Program) -> tuple[int, ...]:

@@ -74,7 +74,7 @@ def test_composition_with_derivatives() -> None:
     np.testing.assert_allclose(stax.jvp(stax.vmap(stax.grad(g)), (x,), (np.ones(3),))[1], 6 * x)
     (pulled,) = stax.vjp(stax.vmap(g), x)[1](np.ones(3))
     np.testing.assert_allclose(pulled, 3 * x**2)
-    out, tangents = stax.vmap(lambda v, t: stax.jvp(g, (v,), (t,)))(x, x)
+    _, tangents = stax.vmap(lambda v, t: stax.jvp(g, (v,), (t,)))(x, x)
     np.testing.assert_allclose(tangents, 3 * x**3)
     mixed = stax.vmap(stax.hessian(lambda v: (v * v).sum() * v[0]))(np.ones((2, 3)))
     assert mixed.shape == (2, 3, 3)
