@@ -170,7 +170,7 @@ class Lowered:
     @property
     def partition(self) -> Partition | None:
         """The decision between forward and backward, None when there is no backward part."""
-        split = split_joint(inline_calls(self.graph))
+        split = split_joint(simplify(inline_calls(self.graph)))
         return partition(split) if split.backward else None
 
     @property

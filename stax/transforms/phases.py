@@ -3,7 +3,8 @@
 Input: any Graph, such as the staging of `grad(f)` or a joint graph.  Output: a `Split`: which
 equations, inputs and outputs belong to which part.  An equation is backward when it is tagged so,
 or when it depends on one that is (the parameter update of a training step is staged as forward
-work but can only run after the gradient).
+work but can only run after the gradient), or when nothing but such work needs it (the decay of
+the optimiser's state).
 """
 
 from __future__ import annotations
@@ -47,19 +48,27 @@ def split_joint(graph: Graph, tangents: int = 0, forward_outputs: int | None = N
     """
     n = len(graph.inputs) - tangents
     late: set[Var] = set(graph.inputs[n:])
-    forward: list[Eqn] = []
-    backward: list[Eqn] = []
     for eqn in graph.eqns:
         if eqn.phase == BACKWARD or any(a in late for a in eqn.inputs if isinstance(a, Var)):
-            backward.append(eqn)
             late.update(eqn.outputs)
-        else:
-            forward.append(eqn)
     if forward_outputs is None:
         early = [k for k, a in enumerate(graph.outputs) if not (isinstance(a, Var) and a in late)]
     else:
         early = list(range(forward_outputs))
     chosen = set(early)
+    needed = {graph.outputs[k] for k in early}
+    forward: list[Eqn] = []
+    backward: list[Eqn] = []
+    for eqn in reversed(graph.eqns):
+        ahead = not any(v in late for v in eqn.outputs)
+        if ahead and any(v in needed for v in eqn.outputs):
+            forward.append(eqn)
+        else:
+            backward.append(eqn)
+        if eqn.phase == BACKWARD or forward and forward[-1] is eqn:
+            needed.update(eqn.inputs)
+    forward.reverse()
+    backward.reverse()
     return Split(
         graph,
         graph.inputs[:n],
