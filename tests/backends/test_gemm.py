@@ -79,6 +79,39 @@ def test_products_are_those_of_numpy(tag: str, with_blas: bool) -> None:
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * 10)
 
 
+@pytest.mark.parametrize("tag", ["f32", "f64"])
+def test_bits_do_not_depend_on_the_number_of_threads(tag: str) -> None:
+    rng = np.random.default_rng(2)
+    blas = gemm.find_blas()
+    library = _library(True)
+    shapes = [(1437, 64, 128), (128, 1437, 64), (600, 700, 50), (64, 784, 128), (2, 900, 3000)]
+    shapes += [(700, 64, 1500), (1, 3000, 800), (900, 3000, 1), (33, 500, 17)]
+    for m, k, n in shapes:
+        a = _random(rng, (2, m, k), np.dtype(TYPES[tag]))
+        b = _random(rng, (2, k, n), a.dtype)
+        results = []
+        for threads in (1, 2, 3):
+            library.stax_set_product_threads(threads)
+            if blas is not None:
+                blas.set_num_threads(threads)
+            results.append(product(tag, a, b, 0, 0).tobytes())
+        np.testing.assert_allclose(product(tag, a, b, 0, 0), a @ b, rtol=1e-3, atol=1e-2)
+        assert results[0] == results[1] == results[2], (m, k, n)
+    library.stax_set_product_threads(1)
+
+
+def test_the_library_keeps_its_own_number_of_threads() -> None:
+    blas = gemm.find_blas()
+    name = "" if blas is None else blas.set_threads_name.replace("_set_", "_get_")
+    if blas is None or not name:
+        return
+    count = getattr(blas.handle, name)
+    blas.set_num_threads(2)
+    a = np.ones((3, 200, 300))
+    product("f64", a, a, 0, 1)
+    assert count() == 2
+
+
 def test_nan_in_the_result_buffer_does_not_survive() -> None:
     a = np.ones((1, 50, 60))
     out = product("f64", a, np.ones((1, 60, 1)), 0, 0)

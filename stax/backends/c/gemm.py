@@ -4,8 +4,10 @@ Input: nothing, or the element types a program multiplies. Output: the addresses
 functions in the library that NumPy itself loaded (or another one on the system), and C text of
 `stax_gemm_<type>` wrappers. A wrapper computes C = op(A) op(B) + beta C on row-major matrices, and
 chooses: straight loops for small sizes (constant sizes unroll), a row- or column-wise kernel for
-vectors (its sums do not depend on the number of threads), BLAS otherwise, and blocked C loops
-where there is no BLAS. The pointers are bound once per library through `stax_bind_blas`.
+vectors, BLAS otherwise, and blocked C loops where there is no BLAS. A large product is cut into
+blocks that its shape alone decides, each multiplied by BLAS on one thread: so the bits do not
+depend on the number of threads, as they would with the library's own. The pointers are bound once
+per library through `stax_bind_blas`.
 """
 
 from __future__ import annotations
@@ -33,9 +35,6 @@ _VECTORS = {"sgemv": 4, "dgemv": 5}
 _SET_THREADS = 6
 _GET_THREADS = 7
 _TABLE_LENGTH = 8
-# Multiplications below which waking the library's threads costs more than they bring, and much
-# more on a busy machine, where they wait for a core.
-_ONE_THREAD_WORK = 4_000_000
 _C_TYPES = {
     "f32": "float",
     "f64": "double",
@@ -146,13 +145,29 @@ _TABLE_SOURCE = """\
 typedef %(integer)s stax_blas_int;
 static void *const *stax_blas;
 void stax_bind_blas(void *const *table) { stax_blas = table; }
+static int32_t stax_product_threads = 1;
+void stax_set_product_threads(int32_t count) { stax_product_threads = count > 1 ? count : 1; }
 #define STAX_MULTIPLY_ADD(x, y, z) ((z) + (x) * (y))
 """
 
+# The library runs on one thread while any of our products does: NumPy's setting is put back after.
 _THREADS = f"""\
-STAX_INLINE int stax_blas_threads(void) {{
-    return stax_blas[{_SET_THREADS}] && stax_blas[{_GET_THREADS}]
-        ? ((int (*)(void))stax_blas[{_GET_THREADS}])() : 1;
+static int32_t stax_blas_busy, stax_blas_users, stax_blas_before;
+static void stax_blas_enter(void) {{
+    if (!stax_blas[{_SET_THREADS}] || !stax_blas[{_GET_THREADS}]) return;
+    while (__atomic_exchange_n(&stax_blas_busy, 1, __ATOMIC_ACQUIRE));
+    if (stax_blas_users++ == 0) {{
+        stax_blas_before = ((int (*)(void))stax_blas[{_GET_THREADS}])();
+        if (stax_blas_before > 1) ((void (*)(int))stax_blas[{_SET_THREADS}])(1);
+    }}
+    __atomic_store_n(&stax_blas_busy, 0, __ATOMIC_RELEASE);
+}}
+static void stax_blas_leave(void) {{
+    if (!stax_blas[{_SET_THREADS}] || !stax_blas[{_GET_THREADS}]) return;
+    while (__atomic_exchange_n(&stax_blas_busy, 1, __ATOMIC_ACQUIRE));
+    if (--stax_blas_users == 0 && stax_blas_before > 1)
+        ((void (*)(int))stax_blas[{_SET_THREADS}])(stax_blas_before);
+    __atomic_store_n(&stax_blas_busy, 0, __ATOMIC_RELEASE);
 }}
 """
 
@@ -188,7 +203,7 @@ _BLOCKED = """\
 static void stax_gemm_blocked_@t(int ta, int tb, int64_t m, int64_t n, int64_t k,
         const @ct *restrict a, int64_t lda, const @ct *restrict b, int64_t ldb, int accumulate,
         @ct *restrict c, int64_t ldc) {
-#pragma omp parallel for if (parallel : m * n * k > 2000000)
+#pragma omp parallel for num_threads(stax_product_threads) if (parallel : m * n * k > 2000000)
     for (int64_t i0 = 0; i0 < m; i0 += 32) {
         @ct pack[64 * 64];
         int64_t mi = m - i0 < 32 ? m - i0 : 32;
@@ -212,34 +227,60 @@ static void stax_gemm_blocked_@t(int ta, int tb, int64_t m, int64_t n, int64_t k
 }
 """
 
+# One row times x in four sums of fixed width; complex types have no vectors and take plain loops.
+_LANES = """\
+typedef @ct stax_lanes_@t __attribute__((vector_size(32), aligned(sizeof(@ct))));
+"""
+_ROWWISE = """\
+    if (!trans && dx == 1) {
+#pragma omp parallel for num_threads(stax_product_threads) if (parallel : rows * columns > 200000)
+        for (int64_t i = 0; i < rows; i++) {
+            const @ct *restrict row = a + i * lda;
+            const int w = sizeof(stax_lanes_@t) / sizeof(@ct);
+            stax_lanes_@t s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+            int64_t j = 0;
+            for (; j + 4 * w <= columns; j += 4 * w) {
+                const stax_lanes_@t *p = (const void *)(row + j), *q = (const void *)(x + j);
+                s0 += p[0] * q[0];
+                s1 += p[1] * q[1];
+                s2 += p[2] * q[2];
+                s3 += p[3] * q[3];
+            }
+            s0 = (s0 + s1) + (s2 + s3);
+            @ct sum = 0;
+            for (; j < columns; j++) sum = @fma(row[j], x[j], sum);
+            for (int l = 0; l < w; l++) sum += s0[l];
+            y[i * dy] = accumulate ? y[i * dy] + sum : sum;
+        }
+    } else
+"""
+
 # y = op(A) x for a row-major A; each output is one fixed sum, whatever the number of threads.
 _VECTOR = """\
+@lanes
 static void stax_gemv_@t(int trans, int64_t rows, int64_t columns, const @ct *restrict a,
         int64_t lda, const @ct *restrict x, int64_t dx, int accumulate, @ct *restrict y,
         int64_t dy) {
-    if (!trans && dx == 1) {
-#pragma omp parallel for if (parallel : rows * columns > 200000)
-        for (int64_t i = 0; i < rows; i++) {
-            const @ct *restrict row = a + i * lda;
-            @ct lanes[32] = {0};
-            int64_t j = 0;
-            for (; j + 32 <= columns; j += 32) {
-#pragma omp simd
-                for (int l = 0; l < 32; l++) lanes[l] = @fma(row[j + l], x[j + l], lanes[l]);
-            }
-            for (; j < columns; j++) lanes[j & 31] = @fma(row[j], x[j], lanes[j & 31]);
-            for (int width = 16; width; width >>= 1)
-                for (int l = 0; l < width; l++) lanes[l] += lanes[l + width];
-            y[i * dy] = accumulate ? y[i * dy] + lanes[0] : lanes[0];
-        }
-    } else if (trans && dy == 1) {
-#pragma omp parallel for if (parallel : rows * columns > 200000)
-        for (int64_t j0 = 0; j0 < columns; j0 += 256) {
-            int64_t n = columns - j0 < 256 ? columns - j0 : 256;
+@rowwise    if (trans && dy == 1) {
+#pragma omp parallel for num_threads(stax_product_threads) if (parallel : rows * columns > 200000)
+        for (int64_t j0 = 0; j0 < columns; j0 += 1024) {
+            int64_t n = columns - j0 < 1024 ? columns - j0 : 1024;
             @ct *restrict out = y + j0;
             if (!accumulate)
                 for (int64_t j = 0; j < n; j++) out[j] = 0;
-            for (int64_t i = 0; i < rows; i++) {
+            int64_t i = 0;
+            for (; i + 4 <= rows; i += 4) {
+                const @ct *p = x + i * dx;
+                @ct s0 = p[0], s1 = p[dx], s2 = p[2 * dx], s3 = p[3 * dx];
+                const @ct *restrict r0 = a + i * lda + j0, *restrict r1 = r0 + lda;
+                const @ct *restrict r2 = r1 + lda, *restrict r3 = r2 + lda;
+#pragma omp simd
+                for (int64_t j = 0; j < n; j++) {
+                    @ct sum = @fma(s1, r1[j], @fma(s0, r0[j], out[j]));
+                    out[j] = @fma(s3, r3[j], @fma(s2, r2[j], sum));
+                }
+            }
+            for (; i < rows; i++) {
                 @ct s = x[i * dx];
                 const @ct *restrict row = a + i * lda + j0;
 #pragma omp simd
@@ -258,58 +299,78 @@ static void stax_gemv_@t(int trans, int64_t rows, int64_t columns, const @ct *re
 }
 """
 
-_CHOICE = """\
-// C = op(A) op(B), added to C when accumulate is not 0
-STAX_INLINE void stax_gemm_@t(int ta, int tb, int64_t m, int64_t n, int64_t k, const @ct *a,
-        int64_t lda, const @ct *b, int64_t ldb, int accumulate, @ct *c, int64_t ldc) {
-    if (m <= 16 && n <= 16 && k <= 16)
-        stax_gemm_small_@t(ta, tb, m, n, k, a, lda, b, ldb, accumulate, c, ldc);
-    else if (n == 1)
-        stax_gemv_@t(ta, ta ? k : m, ta ? m : k, a, lda, b, tb ? 1 : ldb, accumulate, c, ldc);
-    else if (m == 1)
-        stax_gemv_@t(!tb, tb ? n : k, tb ? k : n, b, ldb, a, ta ? lda : 1, accumulate, c, 1);
-    else
-        stax_gemm_large_@t(ta, tb, m, n, k, a, lda, b, ldb, accumulate, c, ldc);
-}
-// the same for `batch` products; a stride of 0 repeats a matrix
-static void stax_gemm_batch_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
+# The blocks of a large product: 256 rows or columns and more, about 16 blocks.
+_LARGE_BLAS = """\
+static void stax_gemm_large_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
         const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
         int accumulate, @ct *c, int64_t ldc, int64_t sc) {
-    if (m <= 16 && n <= 16 && k <= 16) {
-#pragma omp parallel for if (parallel : batch * m * n * k > 100000)
-        for (int64_t i = 0; i < batch; i++)
-            stax_gemm_small_@t(ta, tb, m, n, k, a + i * sa, lda, b + i * sb, ldb, accumulate,
-                               c + i * sc, ldc);
-    } else {
-        for (int64_t i = 0; i < batch; i++)
-            stax_gemm_@t(ta, tb, m, n, k, a + i * sa, lda, b + i * sb, ldb, accumulate,
-                         c + i * sc, ldc);
-    }
-}
-"""
-
-_LARGE_BLAS = """\
-static void stax_gemm_large_@t(int ta, int tb, int64_t m, int64_t n, int64_t k, const @ct *a,
-        int64_t lda, const @ct *b, int64_t ldb, int accumulate, @ct *c, int64_t ldc) {
     typedef void (*function)(int, int, int, stax_blas_int, stax_blas_int, stax_blas_int, @scalar,
         const @ct *, stax_blas_int, const @ct *, stax_blas_int, @scalar, @ct *, stax_blas_int);
     if (k == 0) {
-        stax_gemm_small_@t(0, 0, m, n, 0, a, lda, b, ldb, accumulate, c, ldc);
+        for (int64_t i = 0; i < batch; i++)
+            stax_gemm_small_@t(0, 0, m, n, 0, a, lda, b, ldb, accumulate, c + i * sc, ldc);
         return;
     }
+    int64_t rows = 1, columns = 1;
+    if (m * n * k >= 16000000) {
+        rows = m >= 512 ? m / 256 : 1;
+        columns = n >= 512 && rows < 16 ? n / 256 : 1;
+        if (columns > 16 / rows && columns > 1) columns = 16 / rows;
+    }
+    int64_t blocks = batch * rows * columns;
     @ct one = 1, beta = accumulate ? 1 : 0;
-    int threads = m * n * k < @little ? stax_blas_threads() : 1;
-    if (threads > 1) ((void (*)(int))stax_blas[@set])(1);
-    ((function)stax_blas[@slot])(101, ta ? 112 : 111, tb ? 112 : 111, m, n, k, @one, a, lda, b,
-        ldb, @beta, c, ldc);
-    if (threads > 1) ((void (*)(int))stax_blas[@set])(threads);
+    stax_blas_enter();
+#pragma omp parallel for num_threads(stax_product_threads) \\
+    if (parallel : stax_product_threads > 1 && blocks > 1 && batch * m * n * k > 1000000)
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t r = block % rows, q = block / rows % columns, i = block / (rows * columns);
+        int64_t r0 = m * r / rows & -16, r1 = r + 1 < rows ? m * (r + 1) / rows & -16 : m;
+        int64_t q0 = n * q / columns & -16, q1 = q + 1 < columns ? n * (q + 1) / columns & -16 : n;
+        ((function)stax_blas[@slot])(101, ta ? 112 : 111, tb ? 112 : 111, r1 - r0, q1 - q0, k,
+            @one, a + i * sa + (ta ? r0 : r0 * lda), lda, b + i * sb + (tb ? q0 * ldb : q0), ldb,
+            @beta, c + i * sc + r0 * ldc + q0, ldc);
+    }
+    stax_blas_leave();
 }
 """
 
 _LARGE_LOOPS = """\
-static void stax_gemm_large_@t(int ta, int tb, int64_t m, int64_t n, int64_t k, const @ct *a,
+static void stax_gemm_large_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
+        const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
+        int accumulate, @ct *c, int64_t ldc, int64_t sc) {
+    for (int64_t i = 0; i < batch; i++)
+        stax_gemm_blocked_@t(ta, tb, m, n, k, a + i * sa, lda, b + i * sb, ldb, accumulate,
+                             c + i * sc, ldc);
+}
+"""
+
+_CHOICE = """\
+// C = op(A) op(B), added to C when accumulate is not 0, for `batch` products; a stride of 0
+// repeats a matrix
+static void stax_gemm_batch_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
+        const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
+        int accumulate, @ct *c, int64_t ldc, int64_t sc) {
+    if (m <= 16 && n <= 16 && k <= 16) {
+#pragma omp parallel for num_threads(stax_product_threads) \\
+    if (parallel : batch * m * n * k > 100000)
+        for (int64_t i = 0; i < batch; i++)
+            stax_gemm_small_@t(ta, tb, m, n, k, a + i * sa, lda, b + i * sb, ldb, accumulate,
+                               c + i * sc, ldc);
+    } else if (n == 1) {
+        for (int64_t i = 0; i < batch; i++)
+            stax_gemv_@t(ta, ta ? k : m, ta ? m : k, a + i * sa, lda, b + i * sb, tb ? 1 : ldb,
+                         accumulate, c + i * sc, ldc);
+    } else if (m == 1) {
+        for (int64_t i = 0; i < batch; i++)
+            stax_gemv_@t(!tb, tb ? n : k, tb ? k : n, b + i * sb, ldb, a + i * sa, ta ? lda : 1,
+                         accumulate, c + i * sc, 1);
+    } else {
+        stax_gemm_large_@t(batch, ta, tb, m, n, k, a, lda, sa, b, ldb, sb, accumulate, c, ldc, sc);
+    }
+}
+STAX_INLINE void stax_gemm_@t(int ta, int tb, int64_t m, int64_t n, int64_t k, const @ct *a,
         int64_t lda, const @ct *b, int64_t ldb, int accumulate, @ct *c, int64_t ldc) {
-    stax_gemm_blocked_@t(ta, tb, m, n, k, a, lda, b, ldb, accumulate, c, ldc);
+    stax_gemm_batch_@t(1, ta, tb, m, n, k, a, lda, 0, b, ldb, 0, accumulate, c, ldc, 0);
 }
 """
 
@@ -321,7 +382,8 @@ def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
     exports `stax_bind_blas(void *const *table)`, to be called once with `Blas.pointer_table()`
     before the first product; without a BLAS, or with `use_blas` off, the call is harmless. All
     matrices are row-major; `ta`, `tb` say that a matrix is stored transposed; `lda`, `ldb`, `ldc`
-    are row lengths in memory, in elements.
+    are row lengths in memory, in elements. `stax_set_product_threads(int32_t)`, also exported,
+    says how many threads a product may use (1 before the first call); it does not change the bits.
     """
     blas = find_blas() if use_blas else None
     wide = blas is None or blas.integer_bits == 64
@@ -331,6 +393,8 @@ def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
     for tag in dict.fromkeys(types):
         large = _BLOCKED + _LARGE_LOOPS
         values = {"ct": _C_TYPES[tag], "t": tag, "fma": "STAX_MULTIPLY_ADD"}
+        vectors = not tag.startswith("c")
+        values |= {"lanes": _LANES if vectors else "", "rowwise": _ROWWISE if vectors else ""}
         if tag in ("f32", "f64"):
             values["fma"] = "__builtin_fmaf" if tag == "f32" else "__builtin_fma"
         if tag in BLAS_TYPES and blas is not None:
@@ -338,8 +402,6 @@ def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
             real = tag.startswith("f")
             values |= {
                 "slot": str(BLAS_TYPES[tag][1]),
-                "set": str(_SET_THREADS),
-                "little": str(_ONE_THREAD_WORK),
                 "scalar": values["ct"] if real else "const void *",
                 "one": "one" if real else "&one",
                 "beta": "beta" if real else "&beta",

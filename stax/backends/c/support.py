@@ -14,6 +14,7 @@ from typing import Any
 from stax.backends.c.gemm import find_blas, gemm_source
 from stax.backends.c.toolchain import Library, require_toolchain
 from stax.backends.c.vecmath import PREAMBLE
+from stax.config import options
 
 GEMM_TAGS = ("f32", "f64")
 
@@ -46,6 +47,7 @@ def support() -> Support:
     for tag, ct in (("f32", "float"), ("f64", "double")):
         source += _EXPORT.format(t=tag, ct=ct)
     library = require_toolchain().load(source, opt="-O2")
+    library.handle.stax_set_product_threads(ctypes.c_int32(options().num_threads))
     blas = find_blas()
     table = None
     if blas is not None:
