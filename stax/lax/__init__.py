@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
+from stax.lax.control_flow import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.elementwise import *  # noqa: F403 - its __all__ is the list of names
 from stax.transforms.collectives import *  # noqa: F403 - its __all__ is the list of names
