@@ -155,7 +155,7 @@ class PyTreeDef:
                 subtrees.append(subtree)
                 continue
             cls, n, aux = entry
-            if type(subtree) is not cls:
+            if type(subtree) is not cls and _recorded(type(subtree)) is not cls:
                 self._raise_mismatch(tree, name)
             node: Any = NODES[cls]
             children, other = node.flatten(subtree)
@@ -173,9 +173,9 @@ class PyTreeDef:
             cls, n, aux = entry
             children: Children = ()
             other: Any = None
-            if type(subtree) is cls:
+            if _recorded(type(subtree)) is cls:
                 children, other = _children(subtree)
-            if type(subtree) is not cls or len(children) != n or other != aux:
+            if _recorded(type(subtree)) is not cls or len(children) != n or other != aux:
                 raise PytreeError(
                     f"{name} does not have the structure {self!r}: at {name}{keystr(path)} "
                     f"expected {_summary(cls, n, aux)}, found {_summary_of(subtree)}"
@@ -205,6 +205,12 @@ class PyTreeDef:
         return PyTreeDef(
             part for entry in self.spec for part in (inner.spec if entry is None else (entry,))
         )
+
+
+def _recorded(cls: type) -> type:
+    """The class that a structure records for a container of class `cls`."""
+    node = node_of(cls)
+    return cls if node is None or node.cls is None else node.cls
 
 
 def _rebuild(cls: type, aux: Any, children: list[Any]) -> Any:
@@ -289,7 +295,7 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDe
             extend([value[key] for key in keys])
         else:
             children, aux = node.flatten(value)
-            spec.append((cls, len(children), aux))
+            spec.append((node.cls or cls, len(children), aux))
             extend(children[::-1])
     return leaves, _LEAF if len(spec) == 1 and spec[0] is None else PyTreeDef(spec)
 
@@ -354,7 +360,7 @@ def tree_flatten_with_path(
             pairs.append((path, value))
             continue
         children, aux = node.flatten(value)
-        spec.append((type(value), len(children), aux))
+        spec.append((_recorded(type(value)), len(children), aux))
         stack.extend(reversed(_keyed(path, value, children)))
     return pairs, PyTreeDef(spec)
 

@@ -124,7 +124,7 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
 class Node:
     """How one container class comes apart and together again."""
 
-    __slots__ = ("flatten", "keys", "text", "unflatten")
+    __slots__ = ("cls", "flatten", "keys", "text", "unflatten")
 
     def __init__(
         self,
@@ -132,7 +132,9 @@ class Node:
         unflatten: Callable[[Any, Children], Any],
         keys: Callable[[Any, int], Sequence[Any]],
         text: Callable[[type, Any, list[str]], str],
+        cls: type | None = None,
     ) -> None:
+        self.cls = cls  # the class that structures record in the place of the container's own
         self.flatten = flatten
         self.unflatten = unflatten
         self.keys = keys
@@ -289,6 +291,13 @@ def _register(cls: type, node: Node | None) -> None:
         raise RegistrationError(f"{cls.__qualname__} is already registered as a pytree")
     _EXPLICIT.add(cls)
     NODES[cls] = node
+
+
+def register_as_tuple(cls: type) -> None:
+    """Make a subclass of tuple count as a plain tuple: its structure is a tuple's."""
+    plain: Any = NODES[tuple]
+    node = Node(lambda t: (tuple(t), None), plain.unflatten, plain.keys, plain.text, tuple)
+    _register(cls, node)
 
 
 def register_pytree_node(

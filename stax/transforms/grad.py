@@ -21,12 +21,12 @@ from stax.primitives.shapes import slice_axis
 from stax.primitives.views import broadcast, move_axis, reshape
 from stax.pytree import (
     PyTreeDef,
-    register_pytree_node,
     tree_flatten,
     tree_map,
     tree_structure,
     tree_unflatten,
 )
+from stax.pytree_registry import register_as_tuple
 from stax.transforms.arguments import (
     FlatFunction,
     check_differentiable,
@@ -325,9 +325,7 @@ class Product(tuple[Any, ...]):
         return np.asarray(self[0], dtype)
 
 
-register_pytree_node(
-    Product, lambda product: (tuple(product), None), lambda _, parts: Product(parts)
-)
+register_as_tuple(Product)
 
 
 def _check_sequences(what: str, primals: Any, tangents: Any) -> None:
