@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 from collections.abc import Callable
 
 import ml_dtypes
@@ -13,6 +14,8 @@ import pytest
 
 from stax.backends.c import vecmath
 from stax.backends.c.toolchain import find_toolchain
+from stax.errors import DtypeError
+from stax.loops.scalar_ops import SCALAR_OPS, spelling
 
 if find_toolchain() is None:
     pytest.skip("these functions exist only where there is a C compiler", allow_module_level=True)
@@ -324,3 +327,17 @@ def test_every_function_compiles() -> None:
     toolchain = find_toolchain()
     assert toolchain is not None
     assert toolchain.compile(source + "int answer(void) { return 42; }").is_file()
+
+
+def test_every_function_that_the_scalar_table_names_is_defined() -> None:
+    table = vecmath.function_table()
+    dtypes = [np.dtype(code) for code in "f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 ?".split()]
+    missing = []
+    for row in SCALAR_OPS.values():
+        for dtype in dtypes:
+            try:
+                text = spelling(row, (dtype,) * max(1, row.arity), "c", ("a", "b", "c"), n=3)
+            except DtypeError:
+                continue
+            missing += [name for name in re.findall(r"stax_(\w+)", text) if name not in table]
+    assert not missing

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from stax.backends.c import forks
 from stax.backends.c.emit import KernelSource, emit_kernel
 from stax.backends.c.support import support
 from stax.backends.c.toolchain import require_toolchain
 from stax.backends.c.vecmath import PREAMBLE, definitions, names_in
-from stax.config import options
 from stax.dtypes import DType
 from stax.errors import OutOfBoundsError
 from stax.loops.buffers import (
@@ -35,7 +35,7 @@ from stax.loops.buffers import (
 from stax.loops.lower import LoweredGraph
 from stax.loops.scalar_ops import C_TYPES
 from stax.schedule.fusion import CallStep, Scheduled
-from stax.schedule.kernel import Kernel
+from stax.schedule.kernel import Kernel, Role
 from stax.schedule.memory import ArenaPlan, Lifetime, aligned, plan_arena
 
 _CONTEXT = """\
@@ -168,11 +168,14 @@ class _Uses:
         self.last: dict[str, int] = {}
         self.writers: dict[str, set[int]] = {}
         self.readers: dict[str, set[int]] = {}
-        self.called: set[str] = set()  # written by calls, which need every result in memory
+        # Written by calls, scans and scatters, which need every result in memory.
+        self.called: set[str] = set()
         for step, item in enumerate(order):
             if isinstance(item, Kernel):
                 reads = [a.buffer for m in item.members for a in m.body.reads]
                 writes = [n for m in item.members for n in m.writes]
+                if item.members[0].role is Role.SERIAL:
+                    self.called.update(writes)
             else:
                 reads, writes = list(item.reads), list(item.writes)
                 self.called.update(writes)
@@ -330,11 +333,16 @@ class CProgram:
             ctypes.cast(constants, ctypes.c_void_p),
             ctypes.cast(products, ctypes.c_void_p),
             ctypes.cast(callback, ctypes.c_void_p) if source.fallbacks else None,
-            options().num_threads,
+            forks.available_threads(),
         )
+        forks.follow(self)
         self._out = [(b.shape, b.dtype) for b in source.outputs]
         self._in = [(b.shape, b.dtype) for b in source.inputs]
         timings["load"] = time.perf_counter() - start
+
+    def use_one_thread(self) -> None:
+        """Run on one thread from now on (in a forked process); the bits stay the same."""
+        self.context.threads = 1
 
     @property
     def entry(self) -> int:

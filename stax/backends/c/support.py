@@ -11,10 +11,10 @@ import ctypes
 import functools
 from typing import Any
 
+from stax.backends.c import forks
 from stax.backends.c.gemm import find_blas, gemm_source
 from stax.backends.c.toolchain import Library, require_toolchain
 from stax.backends.c.vecmath import PREAMBLE
-from stax.config import options
 
 GEMM_TAGS = ("f32", "f64")
 
@@ -34,6 +34,15 @@ class Support:
         self.library = library
         self._keep = keep
         self.products = tuple(library.address(f"stax_product_{t}") for t in GEMM_TAGS)
+        self._set_threads(forks.available_threads())
+        forks.follow(self)
+
+    def _set_threads(self, count: int) -> None:
+        self.library.handle.stax_set_product_threads(ctypes.c_int32(count))
+
+    def use_one_thread(self) -> None:
+        """Multiply on one thread from now on; the bits stay the same."""
+        self._set_threads(1)
 
 
 @functools.cache
@@ -47,7 +56,6 @@ def support() -> Support:
     for tag, ct in (("f32", "float"), ("f64", "double")):
         source += _EXPORT.format(t=tag, ct=ct)
     library = require_toolchain().load(source, opt="-O2")
-    library.handle.stax_set_product_threads(ctypes.c_int32(options().num_threads))
     blas = find_blas()
     table = None
     if blas is not None:
