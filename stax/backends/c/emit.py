@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from stax.backends.c.along import Loop, element_loop, position_of_extreme
 from stax.backends.c.handler import (
     INNER_DEPTH,
     ROW_DEPTH,
@@ -97,6 +98,8 @@ class _Reduction:
     partial: str = ""
     names: list[str] = field(default_factory=list)
     dtypes: tuple[DType, ...] = ()
+    value: str = ""  # of a position found by a second pass: the C value that is compared
+    place: str = ""  # ... and the variable that receives the position
 
 
 class _KernelEmitter:
@@ -321,27 +324,24 @@ class _KernelEmitter:
         return opened
 
     def _along_loops(self, opened: list[_Reduction], first: str, last: str) -> list[str]:
-        simd = all(r.monoid.name in SIMPLE for r in opened)
-        clauses: list[str] = []
-        for r in opened:
-            if r.accumulator is not None and simd:
-                clauses.extend(r.accumulator.clauses())
-        if any("bad |=" in s for s in self.emitter.inner.lines):
-            clauses.append("reduction(|:bad)")
         lines: list[str] = []
         for name, n in zip(self.along_symbols[:-1], self.along[:-1], strict=True):
-            lines.append(f"for (int64_t {name.name} = 0; {name.name} < {n}; {name.name}++)")
-        whole = not self.rows and not first and len(self.along) == 1
-        if simd:
-            pragma = "#pragma omp simd" + "".join(" " + c for c in clauses)
-            if whole and not clauses:
-                pragma = self._pragma(0)[0] if self.parallel else pragma
-                pragma = pragma.replace("parallel for", "parallel for simd")
-            lines.append(pragma)
-        name_text, n = self.along_symbols[-1].name, self.along[-1]
-        start, stop = first or "0", last or str(n)
-        lines.append(f"for (int64_t {name_text} = {start}; {name_text} < {stop}; {name_text}++) {{")
-        return [*lines, *("    " + s for s in self.emitter.inner.lines), "}"]
+            lines.append(f"for (int64_t {name.name} = 0; {name.name} < {n}; {name.name}++) {{")
+        name, n = self.along_symbols[-1].name, self.along[-1]
+        loop = Loop(name, first or "0", last or str(n), n)
+        accumulators = [r.accumulator for r in opened if r.accumulator is not None]
+        inner = self.emitter.inner.lines
+        found = element_loop(loop, inner, accumulators, self.emitter)
+        alone = not self.rows and not first and len(self.along) == 1 and not opened
+        if alone and self.parallel and found[0] == "#pragma omp simd":
+            found[0] = self._pragma(0)[0].replace("parallel for", "parallel for simd")
+        lines += found
+        lines += ["}"] * (len(self.along) - 1)
+        for r in opened:
+            if r.place:
+                assert r.accumulator is not None
+                lines += position_of_extreme(loop, inner, r.value, r.accumulator, r.place)
+        return lines
 
     # ---------------------------------------------------------------- reductions
 
@@ -356,9 +356,18 @@ class _KernelEmitter:
         if member.role is Role.COLUMN:
             self._open_column(found, operands)
             return found
-        accumulator = Accumulator(monoid, instr.dtype, self.emitter)
+        extreme = self._extreme(member, instr, operands)
+        accumulator = Accumulator(extreme or monoid, instr.dtype, self.emitter)
         found.accumulator = accumulator
-        if member.role is Role.ALL:
+        if extreme is not None and member.role is Role.ALL:
+            self.all_reductions.append(found)
+        if extreme is not None:
+            found.value, found.place = operands[0].text, self.emitter.fresh("i")
+            declared = [*accumulator.declare(), f"int64_t {found.place} = 0;"]
+            found.names = [accumulator.names[0], found.place]
+            self.emitter.row.lines.extend(declared)
+            operands = operands[:1]
+        elif member.role is Role.ALL:
             self.block_lines.extend(accumulator.declare())
             found.names = accumulator.names
             self.all_reductions.append(found)
@@ -366,6 +375,20 @@ class _KernelEmitter:
             self.emitter.row.lines.extend(accumulator.declare())
         inner.extend(accumulator.update(operands))
         return found
+
+    def _extreme(self, member: Member, instr: Instr, operands: list[CValue]) -> Monoid | None:
+        """The monoid of the value when this is the position of an extreme along one loop."""
+        name = {"argmax": "max", "argmin": "min"}.get(instr.attrs[0])
+        if name is None or len(self.along) != 1 or self.along[0] >= 2**31:
+            return None
+        if member.role is not Role.ROW and self.rows:
+            return None
+        place = member.body.instrs[instr.args[1]]
+        if place.op != "index_expr":
+            return None
+        if self._at(member)[place.attrs[0]] is not self.along_symbols[0]:
+            return None
+        return MONOIDS[name]
 
     @property
     def all_reductions(self) -> list[_Reduction]:
@@ -412,6 +435,10 @@ class _KernelEmitter:
         if found.member.role is not Role.ROW:
             return
         assert found.accumulator is not None
+        if found.place:
+            values = zip(found.names, found.dtypes, strict=True)
+            self._after(found, [CValue(n, d, ROW_DEPTH) for n, d in values])
+            return
         self.emitter.row.lines.extend(found.accumulator.finish())
         self._after(found, found.accumulator.values(ROW_DEPTH))
 
@@ -435,7 +462,8 @@ class _KernelEmitter:
                 self._finish_column(found)
                 continue
             accumulator = found.accumulator
-            self.block_end.extend(accumulator.finish())
+            if not found.place:
+                self.block_end.extend(accumulator.finish())
             if self.blocks > 1:
                 arrays = []
                 for name, dtype in zip(found.names, found.dtypes, strict=True):

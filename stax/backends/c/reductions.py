@@ -62,6 +62,11 @@ class Accumulator:
         return self.monoid.name in _ORDERED and self.dtypes[0].kind == "f"
 
     @property
+    def all_names(self) -> list[str]:
+        """Every C name the accumulator uses."""
+        return [*self.names, self.nan] if self.nan else self.names
+
+    @property
     def simple(self) -> Simple | None:
         """The row of the table, when there is one."""
         return SIMPLE.get(self.monoid.name)
