@@ -116,11 +116,33 @@ def prepared(graph: Graph, options: CompileOptions, timings: dict[str, float]) -
     return flat
 
 
-def steps_of(lowered: LoweredGraph) -> list[Step]:
-    """The work of a lowered graph in order; results of one call are one step."""
+def needed_buffers(lowered: LoweredGraph) -> set[str]:
+    """The buffers that the outputs depend on; results of one call are needed together."""
+    needed = set(lowered.outputs)
+    calls: set[str] = set()
+    for buffer in reversed(lowered.computed):
+        if isinstance(buffer, ExternBuffer):
+            if buffer.name in needed:
+                calls.add(buffer.call)
+            if buffer.call in calls:
+                needed.add(buffer.name)
+        if buffer.name in needed:
+            needed.update(buffer.input_names)
+    return needed
+
+
+def steps_of(lowered: LoweredGraph, prune: bool = True) -> list[Step]:
+    """The work of a lowered graph in order; results of one call are one step.
+
+    A value may be stored for a reader that turned out not to read it (a product with zero); with
+    `prune` such work is left out.
+    """
     steps: list[Step] = []
     seen: set[str] = set()
+    needed = needed_buffers(lowered) if prune else None
     for buffer in lowered.computed:
+        if needed is not None and buffer.name not in needed:
+            continue
         if isinstance(buffer, ExternBuffer):
             if buffer.call in seen:
                 continue
@@ -333,7 +355,7 @@ def lowered_graph(
             hint="replace them, or drop strict=True",
         )
     with _timed(times, "schedule"):
-        steps = steps_of(lowered)
+        steps = steps_of(lowered, options.prune)
         table = lowered.table
         order = fuse(steps, lambda n: table[n].nbytes, enabled=options.fuse)
     return Lowered(graph, flat, lowered, order, options, times)
