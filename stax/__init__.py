@@ -5,7 +5,7 @@ order.  Inside them NumPy's own functions work on traced values; `stax.numpy` is
 spelled out.
 """
 
-from stax import dtypes, errors, lax, numpy, tree
+from stax import dtypes, errors, lax, nn, numpy, random, tree
 from stax.core import text as _text
 from stax.core.graph import Graph
 from stax.dtypes import float0
@@ -74,7 +74,9 @@ __all__ = [
     "make_ir",
     "make_jaxpr",
     "named_call",
+    "nn",
     "numpy",
+    "random",
     "remat",
     "tree",
     "value_and_grad",
