@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from stax.lax.contractions import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.control_flow import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.elementwise import *  # noqa: F403 - its __all__ is the list of names
-from stax.transforms.collectives import *  # noqa: F403 - its __all__ is the list of names
+from stax.lax.reductions import *  # noqa: F403 - its __all__ is the list of names
+from stax.lax.shapes import *  # noqa: F403 - its __all__ is the list of names
+from stax.lax.slicing import *  # noqa: F403 - its __all__ is the list of names

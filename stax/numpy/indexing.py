@@ -181,7 +181,10 @@ class MaskIndex:
 
 
 def _from_front(i: Any, n: int) -> Any:
-    i = converted(i, np.dtype(np.int64)) if isinstance(i, Tracer) else np.asarray(i, np.int64)
+    if not isinstance(i, Tracer):
+        i = np.asarray(i, np.int64)
+        return np.where(i < 0, i + n, i)
+    i = converted(i, np.dtype(np.int64))
     return el.select(el.lt(i, np.int64(0)), el.add(i, np.int64(n)), i)
 
 

@@ -1,0 +1,231 @@
+"""`stax.lax`, shape part: reshape, broadcasts, slices with static bounds, joins, creation.
+
+Input: arrays or traced values and static parameters, under JAX's names and argument orders.
+Output: the shape primitives; Python scalars count as arrays of their own dtype.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.source import user_source
+from stax.core.trace import as_traced
+from stax.errors import ShapeError
+from stax.numpy import creation, manipulation, rearranging
+from stax.numpy.promotion import as_dtype, asarray_dtype
+from stax.numpy.registration import axes_tuple, axis_index, shape_tuple
+from stax.numpy.registration import operand as as_operand
+from stax.primitives import shapes as sh
+from stax.primitives import views as vw
+
+__all__ = [
+    "broadcast",
+    "broadcast_in_dim",
+    "broadcast_shapes",
+    "broadcasted_iota",
+    "collapse",
+    "concatenate",
+    "empty",
+    "expand_dims",
+    "full",
+    "full_like",
+    "index_in_dim",
+    "iota",
+    "pad",
+    "reshape",
+    "rev",
+    "slice",
+    "slice_in_dim",
+    "split",
+    "squeeze",
+    "stack",
+    "tile",
+    "transpose",
+    "unstack",
+]
+
+Array = Any
+
+
+def reshape(operand: Array, new_sizes: Any, dimensions: Any = None, **_: Any) -> Array:
+    """`operand` with another shape; `dimensions` permutes its axes first."""
+    x = as_operand(operand, "reshape")
+    if dimensions is not None:
+        x = vw.transpose(x, dimensions)
+    return manipulation.reshaped(
+        x, manipulation.resolved_shape(new_sizes, aval_of(x).size, x, "reshape")
+    )
+
+
+def broadcast(operand: Array, sizes: Sequence[int], **_: Any) -> Array:
+    """`operand` repeated along new leading axes."""
+    x = as_operand(operand, "broadcast")
+    return vw.broadcast(x, (*sizes, *x.shape))
+
+
+def broadcast_in_dim(
+    operand: Array, shape: Any, broadcast_dimensions: Sequence[int], **_: Any
+) -> Array:
+    """`operand` repeated to `shape`, its axes being `broadcast_dimensions` of the result."""
+    x = as_operand(operand, "broadcast_in_dim")
+    dims = [operator.index(d) for d in broadcast_dimensions]
+    if dims != sorted(set(dims)) or len(dims) != len(x.shape):
+        raise ShapeError(
+            f"broadcast_dimensions {tuple(dims)} must be increasing, one for each operand axis",
+            op="broadcast_in_dim",
+            operands=[str(aval_of(x))],
+            where=user_source() or None,
+        )
+    return vw.broadcast(x, shape_tuple(shape), dims)
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The common shape of `shapes`."""
+    return np.broadcast_shapes(*shapes)
+
+
+def expand_dims(array: Array, dimensions: Any) -> Array:
+    """`array` with new axes of extent one."""
+    return manipulation.expand_dims(array, dimensions)
+
+
+def squeeze(array: Array, dimensions: Any) -> Array:
+    """`array` without the named axes of extent one."""
+    return manipulation.squeeze(array, dimensions)
+
+
+def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = None) -> Array:
+    """`operand` with neighbouring axes merged into one."""
+    x = as_operand(operand, "collapse")
+    n = len(x.shape)
+    first = axis_index(start_dimension, n, "collapse")
+    last = n if stop_dimension is None else stop_dimension % (n + 1)
+    merged = math.prod(x.shape[first:last])
+    return manipulation.reshaped(x, (*x.shape[:first], merged, *x.shape[last:]))
+
+
+def transpose(operand: Array, permutation: Sequence[int]) -> Array:
+    """`operand` with its axes permuted."""
+    return manipulation.transpose(operand, tuple(permutation))
+
+
+def rev(operand: Array, dimensions: Sequence[int]) -> Array:
+    """`operand` with the order along axes reversed."""
+    x = as_operand(operand, "rev")
+    return vw.rev(x, axes_tuple(tuple(dimensions), len(x.shape), "rev"))
+
+
+def slice(
+    operand: Array,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> Array:
+    """`operand[start:limit:stride]` on every axis."""
+    x = as_operand(operand, "slice")
+    steps = (1,) * len(x.shape) if strides is None else tuple(strides)
+    for n, a, b, s in zip(x.shape, start_indices, limit_indices, steps, strict=True):
+        if not 0 <= a <= b <= n or s < 1:
+            raise ShapeError(
+                f"[{a}:{b}:{s}] is outside an axis of extent {n}",
+                op="slice",
+                operands=[str(aval_of(x))],
+                where=user_source() or None,
+            )
+    return sh.strided_slice(x, start_indices, limit_indices, steps)
+
+
+def slice_in_dim(
+    operand: Array, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0
+) -> Array:
+    """`operand[start:limit:stride]` on one axis."""
+    x = as_operand(operand, "slice_in_dim")
+    k = axis_index(axis, len(x.shape), "slice_in_dim")
+    n = x.shape[k]
+    start = 0 if start_index is None else operator.index(start_index)
+    limit = n if limit_index is None else operator.index(limit_index)
+    start, limit = (v + n if v < 0 else v for v in (start, limit))
+    return sh.slice_axis(x, k, start, limit, stride)
+
+
+def index_in_dim(operand: Array, index: int, axis: int = 0, keepdims: bool = True) -> Array:
+    """The slice of `operand` at one static index of an axis."""
+    x = as_operand(operand, "index_in_dim")
+    k = axis_index(axis, len(x.shape), "index_in_dim")
+    at = axis_index(index, x.shape[k], "index_in_dim")
+    y = sh.slice_axis(x, k, at, at + 1)
+    return y if keepdims else vw.reshape(y, (*x.shape[:k], *x.shape[k + 1 :]))
+
+
+def concatenate(operands: Sequence[Array], dimension: int) -> Array:
+    """The arrays one after the other along an axis."""
+    return manipulation.concatenate(list(operands), dimension)
+
+
+def stack(operands: Sequence[Array], axis: int = 0) -> Array:
+    """The arrays along a new axis."""
+    return manipulation.stack(list(operands), axis)
+
+
+def unstack(x: Array, axis: int = 0) -> tuple[Array, ...]:
+    """The slices along an axis."""
+    return tuple(manipulation.unstack(x, axis=axis))
+
+
+def split(operand: Array, sizes: Sequence[int], axis: int = 0) -> list[Array]:
+    """The parts of `operand` of given extents along an axis."""
+    x = as_operand(operand, "split")
+    k = axis_index(axis, len(x.shape), "split")
+    if sum(sizes) != x.shape[k]:
+        raise ShapeError(
+            f"sizes {tuple(sizes)} do not add up to the extent {x.shape[k]}",
+            op="split",
+            operands=[str(aval_of(x))],
+            where=user_source() or None,
+        )
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [sh.slice_axis(x, k, a, a + n) for a, n in zip(ends, sizes, strict=False)]
+
+
+def tile(operand: Array, reps: Sequence[int]) -> Array:
+    """`operand` repeated along each axis."""
+    return rearranging.tile(operand, tuple(reps))
+
+
+def pad(operand: Array, padding_value: Any, padding_config: Sequence[Any]) -> Array:
+    """`operand` with (low, high, interior) padding on each axis; negative amounts remove."""
+    x = as_operand(operand, "pad")
+    value = as_dtype(as_operand(padding_value, "pad"), x.dtype)
+    low, high, interior = zip(*padding_config, strict=True) if padding_config else ((), (), ())
+    return sh.pad(x, value, low, high, interior)
+
+
+def iota(dtype: Any, size: int) -> Array:
+    """0, 1, ..., size - 1."""
+    return as_traced(sh.iota((operator.index(size),), 0, asarray_dtype(dtype)))
+
+
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Array:
+    """The index along one axis, for each element of an array of `shape`."""
+    return as_traced(sh.iota(shape_tuple(shape), dimension, asarray_dtype(dtype)))
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
+    """An array filled with one value."""
+    return creation.full(shape, fill_value, dtype)
+
+
+def full_like(x: Array, fill_value: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
+    """An array of the shape and dtype of `x` filled with one value."""
+    return creation.full_like(x, fill_value, dtype, shape=shape)
+
+
+def empty(shape: Any, dtype: Any, **_: Any) -> Array:
+    """An array to be written to; zeros while tracing."""
+    return creation.empty(shape, dtype)
