@@ -138,24 +138,18 @@ def steps_of(lowered: LoweredGraph, prune: bool = True) -> list[Step]:
     `prune` such work is left out.
     """
     steps: list[Step] = []
-    seen: set[str] = set()
+    calls: dict[str, list[ExternBuffer]] = {}
+    for buffer in lowered.computed:
+        if isinstance(buffer, ExternBuffer):
+            calls.setdefault(buffer.call, []).append(buffer)
     needed = needed_buffers(lowered) if prune else None
     for buffer in lowered.computed:
         if needed is not None and buffer.name not in needed:
             continue
         if isinstance(buffer, ExternBuffer):
-            if buffer.call in seen:
+            together = calls[buffer.call]
+            if buffer is not together[0]:
                 continue
-            seen.add(buffer.call)
-            together = (
-                [
-                    b
-                    for b in lowered.computed
-                    if isinstance(b, ExternBuffer) and b.call == buffer.call
-                ]
-                if buffer.extern_kind == "fallback"
-                else [buffer]
-            )
             reads = tuple(dict.fromkeys(i.buffer for i in buffer.inputs))
             if all(0 in b.shape for b in together):
                 continue
@@ -175,7 +169,7 @@ class Lowered:
     Attributes:
       partition: what is saved and recomputed between forward and backward (None without one).
       buffers: everything that is written to memory, with loops, layout and text.
-      kernels: the scheduled kernels.
+      kernels: the scheduled kernels, those inside loops and branches last.
       fallbacks: operations that run outside compiled code, with reasons.
     """
 
@@ -187,6 +181,7 @@ class Lowered:
     timings: dict[str, float]
     out_tree: PyTreeDef | None = None
     leaves_of: Callable[..., list[Any]] | None = None
+    nested: dict[str, list[Lowered]] = field(default_factory=dict)
     _source: ProgramSource | None = None
 
     @property
@@ -203,7 +198,8 @@ class Lowered:
     @property
     def kernels(self) -> list[Kernel]:
         """The generated kernels, in order."""
-        return [k for k in self.order if isinstance(k, Kernel)]
+        own = [k for k in self.order if isinstance(k, Kernel)]
+        return [*own, *(k for ps in self.nested.values() for p in ps for k in p.kernels)]
 
     @property
     def fallbacks(self) -> list[FallbackNote]:
@@ -215,7 +211,7 @@ class Lowered:
         """The program's text and memory plan."""
         if self._source is None:
             with _timed(self.timings, "emit"):
-                self._source = emit_program(self.lowered, self.order)
+                self._source = emit_program(self)
         return self._source
 
     def as_text(self, stage: str = "loops") -> str:
@@ -346,8 +342,25 @@ def lowered_graph(
     if kind not in ("cpu", "cuda"):
         raise ConfigurationError(f"device={device!r} is not 'cpu' or 'cuda:sm_NN'")
     counters.lowered += 1
+    return _scheduled(graph, flat, options, kind, times)
+
+
+def _scheduled(
+    graph: Graph, flat: Graph, options: CompileOptions, kind: str, times: dict[str, float]
+) -> Lowered:
+    """The scheduled program of a prepared graph, and those of the graphs its calls run."""
     with _timed(times, "lower"):
         lowered = lower(flat, kind, options.materialise)
+    nested: dict[str, list[Lowered]] = {}
+    for buffer in lowered.computed:
+        if isinstance(buffer, ExternBuffer) and buffer.call not in nested:
+            graphs = buffer.params.get("graphs", ())
+            if graphs:
+                nested[buffer.call] = [
+                    _scheduled(g, prepared(g, options, times), options, kind, times)
+                    for g in graphs
+                ]
+    lowered.fallbacks += [n for ps in nested.values() for p in ps for n in p.fallbacks]
     if options.strict and lowered.fallbacks:
         notes = "\n  ".join(str(n) for n in lowered.fallbacks)
         raise StrictModeError(
@@ -358,7 +371,7 @@ def lowered_graph(
         steps = steps_of(lowered, options.prune)
         table = lowered.table
         order = fuse(steps, lambda n: table[n].nbytes, enabled=options.fuse)
-    return Lowered(graph, flat, lowered, order, options, times)
+    return Lowered(graph, flat, lowered, order, options, times, nested=nested)
 
 
 def program_of(lowered: Lowered) -> CProgram | ReferenceProgram:

@@ -29,7 +29,6 @@ from stax.loops.scalar_ops import is_compilable
 from stax.loops.symbolic import constant
 from stax.loops.tensors import BufferTensor, LoopTensor, TensorNode, loop_tensor
 
-
 UNROLLED = 4  # elements up to which a reduction is written out instead of looped over
 UNROLLED_WEIGHT = 24  # operations of one element up to which that is done
 
@@ -104,6 +103,25 @@ class Lowering:
         inputs = [self.realize(n).extern_input(self.table) for n in nodes]
         made = self.table.add_extern(kind, inputs, results, params, self.origins)
         return tuple(BufferTensor(b) for b in made)
+
+    def nested(
+        self, kind: str, nodes: Sequence[TensorNode], graphs: tuple[Graph, ...]
+    ) -> tuple[BufferTensor, ...]:
+        """The present equation as a call that runs `graphs`, on row-major operands."""
+        eqn = self.eqn
+        assert eqn is not None
+        params = {**eqn.params, "eqn": eqn, "graphs": graphs}
+        results = [(v.shape, v.dtype) for v in eqn.outputs]
+        return self.call(kind, [self.row_major(n) for n in nodes], results, params)
+
+    def row_major(self, node: TensorNode) -> BufferTensor:
+        """`node` in memory, dense and row-major; copied when it lies there otherwise."""
+        memory = self.realize(node)
+        if memory.layout is None or not memory.layout.is_contiguous:
+            copy = Pointwise(memory.shape, memory.loader(), memory.dtype)
+            buffer = self.table.add_computed(copy, self.origins, "row-major for a nested program")
+            memory = BufferTensor(buffer, self.table.pin(buffer))
+        return memory
 
     def fallback(self, nodes: Sequence[TensorNode], reason: str) -> tuple[BufferTensor, ...]:
         """The present equation by its NumPy implementation."""

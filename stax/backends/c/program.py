@@ -9,6 +9,7 @@ arrays.  A fallback step calls back into Python from inside the C call.
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ import numpy as np
 
 from stax.backends.c import forks
 from stax.backends.c.emit import KernelSource, emit_kernel
+from stax.backends.c.nested import NestedFunction, Program, nested_call
 from stax.backends.c.support import support
 from stax.backends.c.toolchain import require_toolchain
 from stax.backends.c.vecmath import PREAMBLE, definitions, names_in
@@ -85,8 +87,15 @@ class ProgramSource:
     inputs: list[InputBuffer]
     outputs: list[Buffer]
     constants: list[ConstBuffer]
-    fallbacks: list[list[ExternBuffer]] = field(default_factory=list)
-    table: BufferTable | None = None
+    fallbacks: list[Fallback] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A step that runs in Python: its results, and the buffers of its operands."""
+
+    results: list[ExternBuffer]
+    table: BufferTable
 
 
 def c_type_of(dtype: DType) -> str:
@@ -94,54 +103,11 @@ def c_type_of(dtype: DType) -> str:
     return C_TYPES.get(dtype.name, "char")
 
 
-def emit_program(lowered: LoweredGraph, order: Sequence[Scheduled]) -> ProgramSource:
-    """Print the program that runs `order` over the buffers of `lowered`."""
-    table = lowered.table
-    dtypes = {b.name: b.dtype for b in table}
-    names = {b.name: f"b{k}" for k, b in enumerate(table)}
-    uses = _Uses(order, lowered.outputs)
-    kernels: list[KernelSource] = []
-    functions: dict[str, str] = {}
-    definitions_text: list[str] = []
-    lifetimes = uses.lifetimes(lambda name: table[name].nbytes, _arena_names(lowered, uses))
-    calls: list[str] = []
-    fallbacks: list[list[ExternBuffer]] = []
-    workspaces: list[tuple[int, str]] = []
-    for step, item in enumerate(order):
-        if isinstance(item, CallStep):
-            calls.append(_call_text(lowered, item, fallbacks, names))
-            continue
-        source = emit_kernel(item, dtypes, lambda name, s=step: uses.escapes(name, s))
-        number = len(kernels)
-        kernels.append(source)
-        function = functions.get(source.key)
-        if function is None:
-            function = functions[source.key] = source.name
-            definitions_text.append(
-                f"static int32_t {function}({source.signature}) {{\n{source.body}\n}}\n"
-            )
-        work = "0"
-        if source.workspace:
-            name = f"work_{step}"
-            lifetimes.append(Lifetime(name, source.workspace, step, step))
-            workspaces.append((step, name))
-            work = f"arena + @{name}@"
-        arguments = ", ".join([*(names[n] for n in source.parameters), work, "ctx->threads"])
-        if source.checks:
-            calls.append(
-                f"bad = {function}({arguments});\n"
-                f"    if (bad) {{ code = {number * _BITS + 1} + __builtin_ctz(bad); goto done; }}"
-            )
-        else:
-            calls.append(f"{function}({arguments});")
-    plan = plan_arena(lifetimes)
-    lines = [_declare(lowered, plan, names)]
-    for call in calls:
-        lines.append("    " + call)
-    body = "\n".join(lines)
-    for _, name in workspaces:
-        body = body.replace(f"@{name}@", str(plan.offsets[name]))
-    text_kernels = "\n".join(definitions_text)
+def emit_program(program: Program) -> ProgramSource:
+    """Print a program with everything nested in it."""
+    printer = _Printer()
+    body, plan = printer.block(program, "")
+    text_kernels = "\n".join(printer.definitions)
     text = "".join(
         (
             PREAMBLE,
@@ -151,12 +117,97 @@ def emit_program(lowered: LoweredGraph, order: Sequence[Scheduled]) -> ProgramSo
             _run_text(body, plan),
         )
     )
+    table = program.lowered.table
     inputs = [b for b in table if isinstance(b, InputBuffer)]
-    constants = [b for b in table if isinstance(b, ConstBuffer)]
-    outputs = [table[n] for n in lowered.outputs]
+    outputs = [table[n] for n in program.lowered.outputs]
     return ProgramSource(
-        text, kernels, list(order), plan, inputs, outputs, constants, fallbacks, table
+        text,
+        printer.kernels,
+        list(program.order),
+        plan,
+        inputs,
+        outputs,
+        printer.constants,
+        printer.fallbacks,
     )
+
+
+class _Printer:
+    """What the blocks of a program share: kernels, constants, fallbacks, nested functions."""
+
+    def __init__(self) -> None:
+        self.kernels: list[KernelSource] = []
+        self.functions: dict[str, str] = {}
+        self.definitions: list[str] = []
+        self.constants: list[ConstBuffer] = []
+        self.fallbacks: list[Fallback] = []
+        self.blocks = 0
+
+    def block(self, program: Program, prefix: str) -> tuple[str, ArenaPlan]:
+        """The statements that run a program on `in`, `out`, `arena` and `ctx`."""
+        lowered, order = program.lowered, program.order
+        table = lowered.table
+        dtypes = {b.name: b.dtype for b in table}
+        names = {b.name: f"b{k}" for k, b in enumerate(table)}
+        uses = _Uses(order, lowered.outputs)
+        lifetimes = uses.lifetimes(lambda name: table[name].nbytes, _arena_names(lowered, uses))
+        calls: list[str] = []
+
+        def workspace(step: int, nbytes: int) -> str:
+            name = f"work_{step}"
+            lifetimes.append(Lifetime(name, nbytes, step, step))
+            return f"@{name}@"
+
+        for step, item in enumerate(order):
+            if isinstance(item, CallStep):
+                if item.name in program.nested:
+                    functions = [self.nested(p) for p in program.nested[item.name]]
+                    results = [table[n] for n in item.writes]
+                    call = nested_call(results, functions, names, table.buffers)  # type: ignore[arg-type]  # of one call
+                    place = workspace(step, call.work) if call.work else "0"
+                    calls.append(call.text.replace("@work@", place))
+                else:
+                    calls.append(_call_text(lowered, item, self.fallbacks, names))
+                continue
+            source = emit_kernel(item, dtypes, lambda name, s=step: uses.escapes(name, s))
+            function, number = self.kernel(source, prefix)
+            work = f"arena + {workspace(step, source.workspace)}" if source.workspace else "0"
+            arguments = ", ".join([*(names[n] for n in source.parameters), work, "ctx->threads"])
+            if source.checks:
+                calls.append(
+                    f"bad = {function}({arguments});\n    if (bad) "
+                    f"{{ code = {number * _BITS + 1} + __builtin_ctz(bad); goto done; }}"
+                )
+            else:
+                calls.append(f"{function}({arguments});")
+        plan = plan_arena(lifetimes)
+        declared = _declare(lowered, plan, names, len(self.constants))
+        self.constants += [b for b in table if isinstance(b, ConstBuffer)]
+        body = "\n".join([declared, *("    " + call for call in calls)])
+        return re.sub(r"@(work_\d+)@", lambda m: str(plan.offsets[m[1]]), body), plan
+
+    def kernel(self, source: KernelSource, prefix: str) -> tuple[str, int]:
+        """The function of a kernel, shared by those of equal text, and the kernel's number."""
+        self.kernels.append(source)
+        function = self.functions.get(source.key)
+        if function is None:
+            function = self.functions[source.key] = f"{prefix}{source.name}"
+            self.definitions.append(
+                f"static int32_t {function}({source.signature}) {{\n{source.body}\n}}\n"
+            )
+        return function, len(self.kernels) - 1
+
+    def nested(self, program: Program) -> NestedFunction:
+        """The function of a nested program."""
+        name = f"block{self.blocks}"
+        self.blocks += 1
+        body, plan = self.block(program, f"{name}_")
+        self.definitions.append(
+            f"static int32_t {name}(void **in, void **out, char *arena, stax_context *ctx) {{\n"
+            f"    int32_t code = 0, bad = 0;\n    (void)bad; (void)in; (void)out; (void)arena;\n"
+            f"{body}\n    goto done;\ndone:;\n    return code;\n}}\n"
+        )
+        return NestedFunction(name, aligned(plan.nbytes))
 
 
 class _Uses:
@@ -208,10 +259,12 @@ def _arena_names(lowered: LoweredGraph, uses: _Uses) -> list[str]:
     return [n for n in uses.first if n not in given and (n in uses.called or uses.in_memory(n))]
 
 
-def _declare(lowered: LoweredGraph, plan: ArenaPlan, names: dict[str, str]) -> str:
-    """Declarations of the pointers of all buffers."""
+def _declare(
+    lowered: LoweredGraph, plan: ArenaPlan, names: dict[str, str], constants: int
+) -> str:
+    """Declarations of the pointers of all buffers; `constants` are taken by other blocks."""
     lines = []
-    inputs = constants = 0
+    inputs = 0
     outputs = {name: k for k, name in enumerate(lowered.outputs)}
     for buffer in lowered.table:
         name, ct = buffer.name, c_type_of(buffer.dtype)
@@ -226,6 +279,8 @@ def _declare(lowered: LoweredGraph, plan: ArenaPlan, names: dict[str, str]) -> s
             lines.append(f"    {ct} *{pointer} = out[{outputs[name]}];")
         elif name in plan.offsets:
             lines.append(f"    {ct} *{pointer} = ({ct} *)(arena + {plan.offsets[name]});")
+        elif not buffer.nbytes:
+            lines.append(f"    {ct} *{pointer} = 0; (void){pointer};")
     return "\n".join(lines)
 
 
@@ -257,7 +312,7 @@ def _run_text(body: str, plan: ArenaPlan) -> str:
 def _call_text(
     lowered: LoweredGraph,
     item: CallStep,
-    fallbacks: list[list[ExternBuffer]],
+    fallbacks: list[Fallback],
     names: dict[str, str],
 ) -> str:
     results = [lowered.table[n] for n in item.writes]
@@ -267,7 +322,7 @@ def _call_text(
         return _product_text(first, names)
     number = len(fallbacks)
     made = [b for b in results if isinstance(b, ExternBuffer)]
-    fallbacks.append(made)
+    fallbacks.append(Fallback(made, lowered.table))
     pointers = [f"(void *){names[i.buffer]}" for i in first.inputs]
     pointers += [f"(void *){names[b.name]}" for b in made]
     return (
@@ -401,14 +456,14 @@ class CProgram:
     def _fallback(self, step: int, pointers: int) -> int:
         """Run one fallback step on the memory of its buffers."""
         try:
-            results = self.source.fallbacks[step]
+            fallback = self.source.fallbacks[step]
+            results = fallback.results
             first = results[0]
             eqn = first.params["eqn"]
             table = ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p))
             args = []
             for k, operand in enumerate(first.inputs):
-                assert self.source.table is not None
-                args.append(_view(table[k] or 0, operand, self.source.table[operand.buffer]))
+                args.append(_view(table[k] or 0, operand, fallback.table[operand.buffer]))
             with np.errstate(all="ignore"):
                 outs = eqn.prim.impl(*args, **eqn.params)
             outs = tuple(outs) if eqn.prim.multi else (outs,)

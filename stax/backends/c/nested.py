@@ -1,0 +1,189 @@
+"""Loops and branches of a program: what calls a nested program again and again.
+
+Input: an external call whose parameters hold graphs, the C functions printed for them, and the
+pointers of its operands and results.  Output: C statements.  A scan moves pointers along its
+stacked operands and results by one slice a step; what a loop carries goes back and forth between
+the result's memory and one more buffer, so that the last step writes the result.  Nested programs
+use a part of their caller's arena.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from stax.loops.buffers import Buffer, ExternBuffer, ExternInput
+from stax.loops.lower import LoweredGraph
+from stax.schedule.fusion import Scheduled
+from stax.schedule.memory import aligned
+
+NESTED_KINDS = ("scan", "while", "cond")
+
+
+class Program(Protocol):
+    """A lowered and scheduled graph; `nested` holds the programs that its calls run."""
+
+    @property
+    def lowered(self) -> LoweredGraph:
+        """Its buffers."""
+
+    @property
+    def order(self) -> list[Scheduled]:
+        """Its steps."""
+
+    @property
+    def nested(self) -> Mapping[str, Sequence[Any]]:
+        """For each call by name, the programs of its graphs."""
+
+
+@dataclass(frozen=True)
+class NestedFunction:
+    """A nested program's C function `name(in, out, arena, ctx)` and the arena bytes it uses."""
+
+    name: str
+    arena: int
+
+
+@dataclass(frozen=True)
+class NestedCall:
+    """The statements of a call, in which `@work@` stands for its part of the arena."""
+
+    text: str
+    work: int
+
+
+def nested_call(
+    results: Sequence[ExternBuffer],
+    functions: Sequence[NestedFunction],
+    pointers: Mapping[str, str],
+    table: Mapping[str, Buffer],
+) -> NestedCall:
+    """The call that computes `results`; `pointers` gives the C name of each buffer's address."""
+    first = results[0]
+    operands = [_address(i, pointers, table) for i in first.inputs]
+    targets = [f"(char *){pointers[b.name]}" if b.nbytes else "0" for b in results]
+    printer = _Printer(first, results, operands, targets, functions)
+    if first.extern_kind == "scan":
+        lines = printer.scan()
+    elif first.extern_kind == "while":
+        lines = printer.loop()
+    else:
+        lines = printer.branches()
+    body = "\n".join("        " + line for line in lines)
+    return NestedCall(f"{{\n{body}\n    }}", printer.work)
+
+
+def _address(
+    operand: ExternInput, pointers: Mapping[str, str], table: Mapping[str, Buffer]
+) -> str:
+    if not table[operand.buffer].nbytes or 0 in operand.layout.shape:
+        return "0"
+    return f"(char *)({pointers[operand.buffer]} + {operand.layout.offset})"
+
+
+class _Printer:
+    def __init__(
+        self,
+        call: ExternBuffer,
+        results: Sequence[ExternBuffer],
+        operands: Sequence[str],
+        targets: Sequence[str],
+        functions: Sequence[NestedFunction],
+    ) -> None:
+        self.call = call
+        self.results = results
+        self.operands = operands
+        self.targets = targets
+        self.functions = functions
+        self.work = max(aligned(f.arena) for f in functions)
+
+    def take(self, nbytes: int) -> str:
+        """A buffer in the work space."""
+        place = f"(work + {self.work})"
+        self.work += aligned(nbytes)
+        return place
+
+    def arrays(self, inputs: int) -> list[str]:
+        """Declarations of the pointers that a nested function is given."""
+        outputs = max(len(self.targets), 1)
+        return [
+            "char *work = arena + @work@; (void)work;",
+            f"void *ni[{max(inputs, 1)}], *no[{outputs}]; (void)ni; (void)no;",
+        ]
+
+    def run(self, function: NestedFunction, inputs: str = "ni", outputs: str = "no") -> str:
+        """A call of a nested function that passes its errors on."""
+        return f"if ((code = {function.name}({inputs}, {outputs}, work, ctx))) goto done;"
+
+    def scan(self) -> list[str]:
+        params = self.call.params
+        n, m, length = params["consts"], params["carry"], params["length"]
+        lines = self.arrays(len(self.operands))
+        lines += [f"ni[{k}] = {p};" for k, p in enumerate(self.operands[: n + m])]
+        others = [self.take(r.nbytes) if length > 1 else "0" for r in self.results[:m]]
+        lines.append(f"for (int64_t t = 0; t < {length}; t++) {{")
+        step = f"{length - 1} - t" if params["reverse"] else "t"
+        lines.append(f"    int64_t i = {step}; (void)i;")
+        for k, (own, other) in enumerate(zip(self.targets[:m], others, strict=True)):
+            lines.append(f"    no[{k}] = (({length - 1} - t) & 1) ? {other} : {own};")
+        for k in range(n + m, len(self.operands)):
+            size = _slice_bytes(self.call.inputs[k].layout.shape, self.call.inputs[k].dtype)
+            lines.append(f"    ni[{k}] = {_moved(self.operands[k], size)};")
+        for k in range(m, len(self.results)):
+            size = _slice_bytes(self.results[k].shape, self.results[k].dtype)
+            lines.append(f"    no[{k}] = {_moved(self.targets[k], size)};")
+        lines.append("    " + self.run(self.functions[0]))
+        lines += [f"    ni[{n + k}] = no[{k}];" for k in range(m)]
+        lines.append("}")
+        return lines
+
+    def loop(self) -> list[str]:
+        nc, nb = self.call.params["cond_consts"], self.call.params["body_consts"]
+        count = len(self.results)
+        lines = self.arrays(nb + count)
+        lines.append(f"void *ci[{nc + count}];")
+        lines += [f"ci[{k}] = {p};" for k, p in enumerate(self.operands[:nc])]
+        lines += [f"ni[{k}] = {p};" for k, p in enumerate(self.operands[nc:])]
+        others = [self.take(r.nbytes) for r in self.results]
+        lines.append("uint8_t going = 0; void *going_out[1] = { &going };")
+        lines.append("for (int64_t t = 0;; t++) {")
+        lines += [f"    ci[{nc + k}] = ni[{nb + k}];" for k in range(count)]
+        lines.append("    " + self.run(self.functions[0], "ci", "going_out"))
+        lines.append("    if (!going) break;")
+        for k, (own, other) in enumerate(zip(self.targets, others, strict=True)):
+            lines.append(f"    no[{k}] = (t & 1) ? {other} : {own};")
+        lines.append("    " + self.run(self.functions[1]))
+        lines += [f"    ni[{nb + k}] = no[{k}];" for k in range(count)]
+        lines.append("}")
+        for k, (own, result) in enumerate(zip(self.targets, self.results, strict=True)):
+            if result.nbytes:
+                lines.append(
+                    f"if (ni[{nb + k}] != {own}) "
+                    f"__builtin_memcpy({own}, ni[{nb + k}], {result.nbytes});"
+                )
+        return lines
+
+    def branches(self) -> list[str]:
+        lines = self.arrays(len(self.operands) - 1)
+        lines += [f"ni[{k}] = {p};" for k, p in enumerate(self.operands[1:])]
+        lines += [f"no[{k}] = {p};" for k, p in enumerate(self.targets)]
+        lines.append(f"int32_t which = *(const int32_t *){self.operands[0]};")
+        last = len(self.functions) - 1
+        lines.append(f"which = which < 0 ? 0 : which > {last} ? {last} : which;")
+        lines.append("switch (which) {")
+        for k, function in enumerate(self.functions):
+            lines.append(f"    case {k}: {self.run(function)} break;")
+        lines.append("}")
+        return lines
+
+
+def _slice_bytes(shape: Sequence[int], dtype: Any) -> int:
+    size = dtype.itemsize
+    for n in shape[1:]:
+        size *= n
+    return int(size)
+
+
+def _moved(pointer: str, size: int) -> str:
+    return f"{pointer} + i * {size}" if pointer != "0" and size else pointer
