@@ -8,3 +8,4 @@ from stax.lax.elementwise import *  # noqa: F403 - its __all__ is the list of na
 from stax.lax.reductions import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.shapes import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.slicing import *  # noqa: F403 - its __all__ is the list of names
+from stax.transforms.collectives import *  # noqa: F403 - its __all__ is the list of names
