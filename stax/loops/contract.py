@@ -59,8 +59,9 @@ def lower_dot(
         _matrix(ctx, right, (b, k, n)),
     )
     params = {"b": b, "m": m, "n": n, "k": k}
-    (product,) = ctx.call("matmul", operands, [((b, m, n), dtype)], params)
-    return product.reshape((*batch, *rows, *columns))
+    # The result is row-major, so its buffer has the shape of the contraction from the start.
+    (product,) = ctx.call("matmul", operands, [((*batch, *rows, *columns), dtype)], params)
+    return product
 
 
 def _matrix(ctx: Lowering, node: TensorNode, shape: tuple[int, int, int]) -> BufferTensor:
