@@ -257,6 +257,18 @@ def compare(kind: str, a: Interval, b: Interval) -> Interval:
     return BOOL
 
 
+def both(a: Interval, b: Interval) -> Interval:
+    """Logical and of two truths."""
+    a, b = truth(a), truth(b)
+    return Interval(min(a.lo, b.lo), min(a.hi, b.hi))
+
+
+def either(a: Interval, b: Interval) -> Interval:
+    """Logical or of two truths."""
+    a, b = truth(a), truth(b)
+    return Interval(max(a.lo, b.lo), max(a.hi, b.hi))
+
+
 def select(condition: Interval, a: Interval, b: Interval) -> Interval:
     if condition.lo == 1:
         return a

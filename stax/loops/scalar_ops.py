@@ -351,13 +351,13 @@ _LOGICAL = {
     "f": "(({0} != 0) %s ({1} != 0))",
     "i": "(({0} != 0) %s ({1} != 0))",
 }
-for _name, _numpy, _symbol in (
-    ("logical_and", np.logical_and, "&"),
-    ("logical_or", np.logical_or, "|"),
-    ("logical_xor", np.logical_xor, "^"),
+for _name, _numpy, _symbol, _rule, _choice in (
+    ("logical_and", np.logical_and, "&", ranges.both, _pick_smaller),
+    ("logical_or", np.logical_or, "|", ranges.either, _pick_larger),
+    ("logical_xor", np.logical_xor, "^", lambda a, b: ranges.BOOL, None),
 ):
     _row(_name, 2, _numpy, {k: v % _symbol for k, v in _LOGICAL.items()}, result=_boolean,
-         interval=lambda a, b: ranges.BOOL)  # fmt: skip
+         interval=_rule, pick=_choice)  # fmt: skip
 _row("logical_not", 1, np.logical_not, "({0} == 0)", result=_boolean,
      interval=lambda a: ranges.compare("eq", a, ranges.point(0)))  # fmt: skip
 for _name, _numpy, _symbol, _rule in (

@@ -13,6 +13,7 @@ number of threads.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,13 @@ from stax.backends.c.handler import (
     store_text,
 )
 from stax.backends.c.reductions import SIMPLE, Accumulator, combine_lines, component_dtypes
+from stax.backends.c.segments import (
+    TILE_LENGTH,
+    TILE_ROWS,
+    Tile,
+    breakpoints,
+    transposed_reads,
+)
 from stax.dtypes import DType
 from stax.loops.body import Instr
 from stax.loops.monoids import MONOIDS, Monoid
@@ -198,8 +206,11 @@ class _KernelEmitter:
         self.blocks = 1
         if blocked and self.rows:
             self.blocks = min(BLOCKS, n_rows)
+        tiles = self._tiles()
         self._stages("")
         row = self.emitter.row.lines
+        if tiles:
+            return self._tiled(tiles, row)
         if not self.rows:
             head = self.block_lines
             return [*head, *row, *self.block_end, *self.final]
@@ -260,6 +271,61 @@ class _KernelEmitter:
             lines.append(f"for (int64_t {name} = 0; {name} < {n}; {name}++)")
         return [*lines, "{", *("    " + s for s in row), "}"]
 
+    def _tiles(self) -> list[tuple[Tile, str]]:
+        """Reads across the rows of a pointwise kernel, each with its tile's C name."""
+        if not self.rows or len(self.along) != 1 or self.rows[-1] < TILE_ROWS:
+            return []
+        if any(m.role is not Role.FULL for m in self.kernel.members) or self.along[0] < TILE_LENGTH:
+            return []
+        if self._cuts(self.kernel.members):
+            return []
+        row, along = self.row_symbols[-1], self.along_symbols[0]
+        bodies = [(m.body.instrs, self._at(m)) for m in self.kernel.members]
+        found = []
+        for tile in transposed_reads(bodies, row, along):
+            if tile.buffer in self.kernel.writers:
+                continue
+            name = self.emitter.fresh("tile")
+            found.append((tile, name))
+            place = f"({row.name} - row) * {TILE_LENGTH} + {along.name} - first"
+            key = (tile.buffer, tile.index)
+            text = load_text(name, place, self.dtypes[tile.buffer])
+            self.emitter.tiles[key] = text
+        return found
+
+    def _tiled(self, tiles: list[tuple[Tile, str]], row: list[str]) -> list[str]:
+        """Loops over tiles of rows and of the loop along them; far reads fill small arrays first."""
+        outer, last = self.rows[:-1], self.rows[-1]
+        name, along = self.row_symbols[-1].name, self.along_symbols[0].name
+        n = self.along[0]
+        lines = self._pragma(collapse=len(outer) + 1)
+        for s, extent in zip(self.row_symbols, outer, strict=False):
+            lines.append(f"for (int64_t {s.name} = 0; {s.name} < {extent}; {s.name}++)")
+        lines += [
+            f"for (int64_t row = 0; row < {last}; row += {TILE_ROWS})",
+            f"for (int64_t first = 0; first < {n}; first += {TILE_LENGTH}) {{",
+            f"    int64_t below = row + {TILE_ROWS} < {last} ? row + {TILE_ROWS} : {last};",
+            f"    int64_t end = first + {TILE_LENGTH} < {n} ? first + {TILE_LENGTH} : {n};",
+        ]
+        for tile, array in tiles:
+            ct = c_type(self.dtypes[tile.buffer])
+            source = f"{self.emitter.pointers[tile.buffer]}[{self.emitter.index_text(tile.index)}]"
+            lines += [
+                f"    {ct} {array}[{TILE_ROWS * TILE_LENGTH}] __attribute__((aligned(64)));",
+                f"    for (int64_t {along} = first; {along} < end; {along}++)",
+                f"        for (int64_t {name} = row; {name} < below; {name}++)",
+                f"            {array}[({name} - row) * {TILE_LENGTH} + {along} - first] = {source};",
+            ]
+        header = f"for (int64_t {along} = 0; {along} < {n}; {along}++) {{"
+        short = f"for (int64_t {along} = first; {along} < end; {along}++) {{"
+        lines += [
+            f"    for (int64_t {name} = row; {name} < below; {name}++) {{",
+            *("        " + s.replace(header, short) for s in row),
+            "    }",
+            "}",
+        ]
+        return lines
+
     def _decode(self, flat: str) -> list[str]:
         """The row's coordinates from its number."""
         lines = []
@@ -303,6 +369,10 @@ class _KernelEmitter:
     def _loop(self, members: list[Member], first: str, last: str) -> list[_Reduction]:
         emitter = self.emitter
         emitter.inner.lines, emitter.inner.known = [], {}
+        cuts = self._cuts(members) if not first else []
+        if cuts:
+            self._segments(members, cuts)
+            return []
         opened: list[_Reduction] = []
         for member in members:
             self._begin(member)
@@ -322,6 +392,38 @@ class _KernelEmitter:
             if self.kernel.writers[name].role is Role.FULL:
                 emitter.forwarded.pop(name, None)
         return opened
+
+    def _cuts(self, members: list[Member]) -> list[int]:
+        """Where the loop of a purely pointwise stage is cut, at the edges of its masked pieces."""
+        if len(self.along) != 1 or any(m.role is not Role.FULL for m in members):
+            return []
+        bodies = [(m.body.instrs, self._at(m)) for m in members]
+        return breakpoints(bodies, self.along_symbols[0])
+
+    def _segments(self, members: list[Member], cuts: list[int]) -> None:
+        """One loop for each piece, in which the conditions on the loop variable are decided."""
+        emitter = self.emitter
+        whole, n = self.along_symbols[0], self.along[0]
+        kept = dict(self.indexes)
+        for start, stop in itertools.pairwise([0, *cuts, n]):
+            part = symbol(whole.name, start, stop - 1)
+            emitter.depth_of[part] = INNER_DEPTH
+            emitter.inner.lines, emitter.inner.known = [], {}
+            for member in members:
+                self._begin(member)
+                mapping = {whole: as_expr(part)}
+                self.indexes[id(member)] = tuple(e.substitute(mapping) for e in kept[id(member)])
+                body = member.body
+                emitter.emit(body.instrs, self._at(member), {}, 0, len(body.instrs))
+            loop = Loop(whole.name, str(start), str(stop), stop - start)
+            lines = element_loop(loop, emitter.inner.lines, [], emitter)
+            if not self.rows and self.parallel:
+                lines[0] = self._pragma(0)[0].replace("parallel for", "parallel for simd")
+            emitter.row.lines.extend(lines)
+            for name, maker in self.kernel.writers.items():
+                if maker in members:
+                    emitter.forwarded.pop(name, None)
+        self.indexes = kept
 
     def _along_loops(self, opened: list[_Reduction], first: str, last: str) -> list[str]:
         lines: list[str] = []
@@ -559,11 +661,13 @@ class _KernelEmitter:
             return
         emitter.forwarded[buffer] = value
         if member.role is Role.FULL and buffer in self.later and not self.escapes(buffer):
-            array = emitter.fresh("s")
-            n = math.prod(self.along)
-            ct = c_type(compute_dtype(dtype))
-            self.emitter.row.lines.append(f"{ct} {array}[{n}] __attribute__((aligned(64)));")
-            kept = f"{array}[{self._along_position()}]"
+            kept = emitter.scratch.get(buffer, "")
+            if not kept:
+                array = emitter.fresh("s")
+                n = math.prod(self.along)
+                ct = c_type(compute_dtype(dtype))
+                emitter.row.lines.append(f"{ct} {array}[{n}] __attribute__((aligned(64)));")
+                kept = f"{array}[{self._along_position()}]"
             scope.lines.append(f"{kept} = {value.text};")
             emitter.scratch[buffer] = kept
 

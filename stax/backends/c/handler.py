@@ -18,7 +18,16 @@ import numpy as np
 from stax.dtypes import DType
 from stax.loops.body import Instr
 from stax.loops.expressions import Binary, Constant, Expr, Printer, Symbol
-from stax.loops.scalar_ops import SCALAR_OPS, c_type, compute_dtype, is_half, spelling, type_tag
+from stax.loops.ranges import EVERYTHING, Interval, point, wrap
+from stax.loops.scalar_ops import (
+    SCALAR_OPS,
+    ScalarOp,
+    c_type,
+    compute_dtype,
+    is_half,
+    spelling,
+    type_tag,
+)
 from stax.loops.symbolic import symbol as make_symbol
 
 ROW_DEPTH = 1
@@ -58,6 +67,7 @@ class CValue:
     text: str
     dtype: DType
     depth: int
+    interval: Interval = EVERYTHING
 
 
 class Scope:
@@ -153,6 +163,7 @@ class Emitter:
         self.count = 0
         self.checks: list[int] = []  # sizes, one for each bit of `bad`
         self.forwarded: dict[str, CValue] = {}  # buffers whose element is a C value here
+        self.tiles: dict[tuple[str, Expr], str] = {}  # reads served from a transposed tile
         self.scratch: dict[str, str] = {}  # buffers kept in row scratch: "name[index]"
 
     def fresh(self, prefix: str = "v") -> str:
@@ -168,7 +179,9 @@ class Emitter:
         """The value already emitted under `key`, if any."""
         return self.row.known.get(key) or self.inner.known.get(key)
 
-    def define(self, key: Any, text: str, dtype: DType, depth: int) -> CValue:
+    def define(
+        self, key: Any, text: str, dtype: DType, depth: int, interval: Interval = EVERYTHING
+    ) -> CValue:
         """Emit `ct name = text;` once."""
         found = self.known(key)
         if found is not None:
@@ -176,7 +189,7 @@ class Emitter:
         scope = self.scope(depth)
         name = self.fresh()
         scope.lines.append(f"{c_type(dtype)} {name} = {text};")
-        value = CValue(name, dtype, depth)
+        value = CValue(name, dtype, depth, interval)
         scope.known[key] = value
         return value
 
@@ -205,12 +218,15 @@ class Emitter:
                 index = indexes[attrs[1]].substitute(self.bound)
                 values[n] = self._load(attrs, index, dtype, operands, depth)
             elif op == "constant":
-                values[n] = CValue(literal(attrs[0], dtype), dtype, 0)
+                whole = dtype.kind in "iub"
+                interval = point(int(attrs[0])) if whole else EVERYTHING
+                values[n] = CValue(literal(attrs[0], dtype), dtype, 0, interval)
             elif op == "index_expr":
                 expr = indexes[attrs[0]].substitute(self.bound)
                 depth = max(depth, self.expr_depth(expr))
                 text = f"({c_type(dtype)})({self.index_text(expr)})"
-                values[n] = self.define(("index", expr, dtype), text, dtype, depth)
+                interval = Interval(expr.lo, expr.hi)
+                values[n] = self.define(("index", expr, dtype), text, dtype, depth, interval)
             elif op == "cast":
                 text = cast_text(operands[0].text, operands[0].dtype, attrs[0])
                 key = ("cast", operands[0].text, attrs[0])
@@ -223,18 +239,34 @@ class Emitter:
                 self._bind(attrs[0], operands[0], attrs[1], depth)
                 values[n] = operands[0]
             elif op in SCALAR_OPS:
-                row = SCALAR_OPS[op]
-                texts = tuple(v.text for v in operands)
-                types = tuple(v.dtype for v in operands)
-                params = dict(attrs)
-                text = spelling(row, types, "c", texts, **params)
-                key = (op, texts, attrs, types[row.operand])
-                values[n] = self.define(key, text, dtype, depth)
+                values[n] = self._apply(SCALAR_OPS[op], operands, dtype, attrs, depth)
             elif op == "store":
                 index = indexes[attrs[1]].substitute(self.bound)
                 self.on_store(attrs[0], index, attrs[2], operands, depth)
             else:
                 raise ValueError(f"{op} cannot be emitted inside a loop")
+
+    def _apply(
+        self, row: ScalarOp, operands: list[CValue], dtype: DType, attrs: Any, depth: int
+    ) -> CValue:
+        """A scalar operation, decided now where the ranges of its operands decide it."""
+        params = dict(attrs)
+        intervals = [v.interval for v in operands]
+        whole = all(v.dtype.kind in "iub" for v in operands)
+        interval = EVERYTHING
+        if row.pick is not None and (whole or row.operand > 0):
+            chosen = row.pick(*intervals)
+            if chosen is not None and operands[chosen].dtype == dtype:
+                return operands[chosen]
+        if whole and row.interval is not None and dtype.kind in "iub":
+            interval = wrap(row.interval(*intervals, **params), dtype)
+            if interval.lo == interval.hi:
+                return CValue(literal(interval.lo, dtype), dtype, 0, interval)
+        texts = tuple(v.text for v in operands)
+        types = tuple(v.dtype for v in operands)
+        text = spelling(row, types, "c", texts, **params)
+        key = (row.name, texts, attrs, types[row.operand])
+        return self.define(key, text, dtype, depth, interval)
 
     def on_store(
         self, buffer: str, index: Expr, mode: str, operands: list[CValue], depth: int
@@ -259,6 +291,13 @@ class Emitter:
             return self.define(("scratch", buffer), kept, dtype, INNER_DEPTH)
         depth = max(depth, self.expr_depth(index))
         mask = operands[0].text if operands else None
+        if operands and operands[0].interval.lo == operands[0].interval.hi:
+            if not operands[0].interval.lo:
+                return CValue(literal(0, dtype), dtype, 0)
+            mask = None
+        tile = self.tiles.get((buffer, index))
+        if tile is not None:
+            return self.define(("load", buffer, index, mask), tile, dtype, INNER_DEPTH)
         text = load_text(self.pointers[buffer], self.index_text(index), stored)
         if mask is not None:
             text = f"({mask} ? {text} : 0)"

@@ -2,9 +2,9 @@
 
 Input: an external call whose parameters hold graphs, the C functions printed for them, and the
 pointers of its operands and results.  Output: C statements.  A scan moves pointers along its
-stacked operands and results by one slice a step; what a loop carries goes back and forth between
-the result's memory and one more buffer, so that the last step writes the result.  Nested programs
-use a part of their caller's arena.
+stacked operands and results by one slice a step; large carries go back and forth between the
+result's memory and one more buffer, small ones stay in local variables.  Nested programs use a
+part of their caller's arena.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Any, Protocol
 
 from stax.loops.buffers import Buffer, ExternBuffer, ExternInput
 from stax.loops.lower import LoweredGraph
+from stax.loops.scalar_ops import C_TYPES
 from stax.schedule.fusion import Scheduled
 from stax.schedule.memory import aligned
 
-NESTED_KINDS = ("scan", "while", "cond")
+# Carries up to this size are copied from step to step and may live in registers.
+REGISTER_BYTES = 64
 
 
 class Program(Protocol):
@@ -82,6 +84,16 @@ def _address(
     return f"(char *)({pointers[operand.buffer]} + {operand.layout.offset})"
 
 
+@dataclass(frozen=True)
+class _Carries:
+    """Statements before the loop, at the start and at the end of a step, and after the loop."""
+
+    before: list[str]
+    start: list[str]
+    advance: list[str]
+    after: list[str]
+
+
 class _Printer:
     def __init__(
         self,
@@ -116,17 +128,49 @@ class _Printer:
         """A call of a nested function that passes its errors on."""
         return f"if ((code = {function.name}({inputs}, {outputs}, work, ctx))) goto done;"
 
+    def carried(self, inputs: Sequence[str], first: int, steps: str) -> _Carries:
+        """How the carries go from step to step.
+
+        Small ones are copied between two local variables, which the C compiler keeps in
+        registers where it can; large ones alternate between the result and another buffer, so
+        that they are never copied. `steps` counts down to 0 at the last step, or up from 0.
+        """
+        found = _Carries([], [], [], [])
+        for k, result in enumerate(self.results[: len(inputs)]):
+            own, slot = self.targets[k], first + k
+            if not result.nbytes:
+                found.before.append(f"ni[{slot}] = 0; no[{k}] = 0;")
+                continue
+            if result.nbytes <= REGISTER_BYTES:
+                kind = C_TYPES.get(result.dtype.name, "_Alignas(16) char")
+                count = result.nbytes // (1 if "char" in kind else result.dtype.itemsize)
+                size = result.nbytes
+                found.before.append(f"{kind} old{k}[{count}], new{k}[{count}];")
+                found.before.append(f"__builtin_memcpy(old{k}, {inputs[k]}, {size});")
+                found.before.append(f"ni[{slot}] = old{k}; no[{k}] = new{k};")
+                found.advance.append(f"__builtin_memcpy(old{k}, new{k}, {size});")
+                found.after.append(f"__builtin_memcpy({own}, old{k}, {size});")
+                continue
+            other = self.take(result.nbytes)
+            found.before.append(f"ni[{slot}] = {inputs[k]};")
+            found.start.append(f"no[{k}] = (({steps}) & 1) ? {other} : {own};")
+            found.advance.append(f"ni[{slot}] = no[{k}];")
+            found.after.append(
+                f"if (ni[{slot}] != {own}) __builtin_memcpy({own}, ni[{slot}], {result.nbytes});"
+            )
+        return found
+
     def scan(self) -> list[str]:
         params = self.call.params
         n, m, length = params["consts"], params["carry"], params["length"]
         lines = self.arrays(len(self.operands))
-        lines += [f"ni[{k}] = {p};" for k, p in enumerate(self.operands[: n + m])]
-        others = [self.take(r.nbytes) if length > 1 else "0" for r in self.results[:m]]
+        lines += [f"ni[{k}] = {p};" for k, p in enumerate(self.operands[:n])]
+        carries = self.carried(self.operands[n : n + m], n, f"{length - 1} - t")
+        lines += carries.before
         lines.append(f"for (int64_t t = 0; t < {length}; t++) {{")
         step = f"{length - 1} - t" if params["reverse"] else "t"
         lines.append(f"    int64_t i = {step}; (void)i;")
-        for k, (own, other) in enumerate(zip(self.targets[:m], others, strict=True)):
-            lines.append(f"    no[{k}] = (({length - 1} - t) & 1) ? {other} : {own};")
+        lines += ["    " + line for line in carries.start]
         for k in range(n + m, len(self.operands)):
             size = _slice_bytes(self.call.inputs[k].layout.shape, self.call.inputs[k].dtype)
             lines.append(f"    ni[{k}] = {_moved(self.operands[k], size)};")
@@ -134,9 +178,8 @@ class _Printer:
             size = _slice_bytes(self.results[k].shape, self.results[k].dtype)
             lines.append(f"    no[{k}] = {_moved(self.targets[k], size)};")
         lines.append("    " + self.run(self.functions[0]))
-        lines += [f"    ni[{n + k}] = no[{k}];" for k in range(m)]
-        lines.append("}")
-        return lines
+        lines += ["    " + line for line in carries.advance]
+        return [*lines, "}", *carries.after]
 
     def loop(self) -> list[str]:
         nc, nb = self.call.params["cond_consts"], self.call.params["body_consts"]
@@ -144,25 +187,18 @@ class _Printer:
         lines = self.arrays(nb + count)
         lines.append(f"void *ci[{nc + count}];")
         lines += [f"ci[{k}] = {p};" for k, p in enumerate(self.operands[:nc])]
-        lines += [f"ni[{k}] = {p};" for k, p in enumerate(self.operands[nc:])]
-        others = [self.take(r.nbytes) for r in self.results]
-        lines.append("uint8_t going = 0; void *going_out[1] = { &going };")
+        lines += [f"ni[{k}] = {p};" for k, p in enumerate(self.operands[nc : nc + nb])]
+        carries = self.carried(self.operands[nc + nb :], nb, "t")
+        lines += carries.before
+        lines.append("uint8_t going[1] = { 0 }; void *going_out[1] = { going };")
         lines.append("for (int64_t t = 0;; t++) {")
         lines += [f"    ci[{nc + k}] = ni[{nb + k}];" for k in range(count)]
         lines.append("    " + self.run(self.functions[0], "ci", "going_out"))
-        lines.append("    if (!going) break;")
-        for k, (own, other) in enumerate(zip(self.targets, others, strict=True)):
-            lines.append(f"    no[{k}] = (t & 1) ? {other} : {own};")
+        lines.append("    if (!going[0]) break;")
+        lines += ["    " + line for line in carries.start]
         lines.append("    " + self.run(self.functions[1]))
-        lines += [f"    ni[{nb + k}] = no[{k}];" for k in range(count)]
-        lines.append("}")
-        for k, (own, result) in enumerate(zip(self.targets, self.results, strict=True)):
-            if result.nbytes:
-                lines.append(
-                    f"if (ni[{nb + k}] != {own}) "
-                    f"__builtin_memcpy({own}, ni[{nb + k}], {result.nbytes});"
-                )
-        return lines
+        lines += ["    " + line for line in carries.advance]
+        return [*lines, "}", *carries.after]
 
     def branches(self) -> list[str]:
         lines = self.arrays(len(self.operands) - 1)

@@ -1,0 +1,82 @@
+"""Cutting and tiling the loops of pointwise kernels.
+
+Input: the bodies of a kernel and the index expressions of their loops.  Output: where the loop
+along a row may be cut so that no piece of a concatenation or padding has to be tested for inside
+it, and which reads run across the rows and are better served from a transposed tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from stax.loops.body import Instr
+from stax.loops.scalar_ops import SCALAR_OPS
+from stax.loops.symbolic import Expr, Symbol, affine_coefficients, affine_parts
+
+MOST_SEGMENTS = 12
+TILE_ROWS = 16
+TILE_LENGTH = 64
+FAR = 16  # elements from which a stride leaves the cache line
+
+
+def breakpoints(
+    bodies: Iterable[tuple[Sequence[Instr], Sequence[Expr]]], loop: Symbol
+) -> list[int]:
+    """Positions of `loop` at which a comparison with a constant changes its outcome.
+
+    Empty when there are none, or too many to be worth a loop for each piece.
+    """
+    extent = int(loop.hi) + 1
+    found: set[int] = set()
+    for instrs, indexes in bodies:
+        for instr in instrs:
+            row = SCALAR_OPS.get(instr.op)
+            if row is None or row.arity != 2 or instr.dtype.kind != "b":
+                continue
+            sides = [instrs[a] for a in instr.args]
+            for side, other in (sides, sides[::-1]):
+                if side.op == "index_expr" and other.op == "constant":
+                    found |= _changes(indexes[side.attrs[0]], other.attrs[0], loop, extent)
+    cuts = sorted(k for k in found if 0 < k < extent)
+    return cuts if 0 < len(cuts) < MOST_SEGMENTS else []
+
+
+def _changes(expr: Expr, value: object, loop: Symbol, extent: int) -> set[int]:
+    """Where `expr` passes the constant: the points at which any comparison may flip."""
+    if not isinstance(value, int) or expr.symbols != {loop}:
+        return set()
+    found = affine_coefficients(expr, (loop,))
+    if found is None or abs(found[loop]) != 1:
+        return set()
+    offset = affine_parts(expr)[1]
+    at = value - offset if found[loop] == 1 else offset - value
+    return {at, at + 1}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A read across the rows: `text` is the C array, filled once for each tile."""
+
+    buffer: str
+    index: Expr
+
+
+def transposed_reads(
+    bodies: Iterable[tuple[Sequence[Instr], Sequence[Expr]]], row: Symbol, loop: Symbol
+) -> list[Tile]:
+    """Unmasked reads that step far along `loop` and to the next element along `row`."""
+    found: dict[tuple[str, Expr], Tile] = {}
+    for instrs, indexes in bodies:
+        for instr in instrs:
+            if instr.op != "load" or instr.args:
+                continue
+            index = indexes[instr.attrs[1]]
+            if any(s.name.startswith("s") for s in index.symbols):
+                continue
+            coefficients = affine_coefficients(index, (row, loop))
+            if coefficients is None:
+                continue
+            if abs(coefficients[loop]) >= FAR and abs(coefficients[row]) == 1:
+                found.setdefault((instr.attrs[0], index), Tile(instr.attrs[0], index))
+    return list(found.values())
