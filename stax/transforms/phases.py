@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stax.core.graph import BACKWARD, Atom, Eqn, Graph, Var
+from stax.transforms.simplify import has_effect
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,11 @@ def split_joint(graph: Graph, tangents: int = 0, forward_outputs: int | None = N
     """
     n = len(graph.inputs) - tangents
     late: set[Var] = set(graph.inputs[n:])
+    ahead: list[bool] = []  # does not depend on backward work
     for eqn in graph.eqns:
-        if eqn.phase == BACKWARD or any(a in late for a in eqn.inputs if isinstance(a, Var)):
+        after = eqn.phase == BACKWARD or any(a in late for a in eqn.inputs if isinstance(a, Var))
+        ahead.append(not after)
+        if after:
             late.update(eqn.outputs)
     if forward_outputs is None:
         early = [k for k, a in enumerate(graph.outputs) if not (isinstance(a, Var) and a in late)]
@@ -59,14 +63,15 @@ def split_joint(graph: Graph, tangents: int = 0, forward_outputs: int | None = N
     needed = {graph.outputs[k] for k in early}
     forward: list[Eqn] = []
     backward: list[Eqn] = []
-    for eqn in reversed(graph.eqns):
-        ahead = not any(v in late for v in eqn.outputs)
-        if ahead and any(v in needed for v in eqn.outputs):
+    for eqn, early_enough in zip(reversed(graph.eqns), reversed(ahead), strict=True):
+        wanted = has_effect(eqn.prim) or any(v in needed for v in eqn.outputs)
+        if early_enough and wanted:
             forward.append(eqn)
+            needed.update(eqn.inputs)
         else:
             backward.append(eqn)
-        if eqn.phase == BACKWARD or forward and forward[-1] is eqn:
-            needed.update(eqn.inputs)
+            if eqn.phase == BACKWARD:
+                needed.update(eqn.inputs)
     forward.reverse()
     backward.reverse()
     return Split(

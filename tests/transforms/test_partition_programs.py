@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import stax
-from stax.core.graph import BACKWARD, check_graph
+from stax.core.graph import BACKWARD, Eqn, check_graph
+from stax.core.primitive import FALLBACK, NOT_DIFFERENTIABLE, REGISTRY, Primitive, Recompute
 from stax.core.staging import eval_graph
 from stax.core.text import parse_graph
+from stax.primitives.transcendental import sin_p
 from stax.transforms.joint import joint_of
 from stax.transforms.partition import PartitionOptions, partition
 from stax.transforms.phases import split_joint
@@ -198,3 +200,39 @@ def test_random_programs_keep_every_bit_at_every_budget(seed):
     check_graph(one)
     for a, b in zip(eval_graph(one, arguments), expected, strict=True):
         assert np.array_equal(a, b, equal_nan=True)
+
+
+def test_the_decay_of_optimiser_state_is_not_forward_work():
+    def step(x, w, momentum):
+        value, gradient = stax.value_and_grad(two_layers, argnums=1)(x, w)
+        momentum = 0.9 * momentum + gradient
+        return value, w - 0.1 * momentum, momentum
+
+    split = split_joint(simplify(stax.make_ir(step)(X, W, W)))
+    assert "mul" not in [e.op for e in split.forward]
+    assert split.forward_outputs == (0,)
+
+
+def test_effects_stay_where_their_operands_are():
+    rule = sin_p.impl
+    show = Primitive(
+        "show_for_test",
+        family="effect",
+        abstract_eval=lambda *avals: (),
+        impl=rule,
+        jvp=NOT_DIFFERENTIABLE,
+        transpose=NOT_DIFFERENTIABLE,
+        batch=rule,
+        lower=FALLBACK,
+        cost=rule,
+        recompute=Recompute.EXPENSIVE,
+        multi=True,
+    )
+    del REGISTRY[show.name]
+    joint = stax.joint_graph(two_layers, argnums=1)(X, W)
+    h = joint.eqns[0].outputs[0]
+    gradient = joint.outputs[1]
+    shown = joint.replace(eqns=[*joint.eqns, Eqn(show, [h], [], {}), Eqn(show, [gradient], [], {})])
+    found = shown.partition()
+    assert [e.inputs for e in found.forward.eqns if e.prim is show] == [(h,)]
+    assert [e.inputs for e in found.backward.eqns if e.prim is show] == [(gradient,)]
