@@ -18,11 +18,15 @@ from stax.core.primitive import ZERO_DERIVATIVE
 from stax.errors import NonDifferentiableError
 from stax.primitives.elementwise import (
     add,
+    div,
+    eq,
     guarded_mul,
     lt,
     mul,
     neg,
     select,
+    sign,
+    square,
     sub,
 )
 from stax.primitives.families import elementwise, literal
@@ -367,6 +371,34 @@ betainc = scipy_row(
     ],
 )
 
+# ------------------------------------------------------------------- Student's distribution
+
+
+def _student_density(df: Any, x: Any) -> Any:
+    half = times(add(df, one(df)), 0.5)
+    scale = sub(sub(lgamma(half), lgamma(times(df, 0.5))), times(log(times(df, math.pi)), 0.5))
+    return exp(sub(scale, mul(half, log1p(div(square(x), df)))))
+
+
+def _student_in_df(t: Any, out: Any, df: Any, x: Any) -> Any:
+    # P(X > abs(x)) is half of I_w(df/2, 1/2) with w = df / (df + x**2).
+    flat = eq(x, literal(0, x))
+    safe = select(flat, one(x), x)
+    total = add(df, square(safe))
+    w, half = div(df, total), times(df, 0.5)
+    other = literal(0.5, df)
+    moved = mul(_beta_density(half, other, w), div(square(safe), square(total)))
+    slope = add(times(betainc_parameter(half, other, w, which=0), 0.5), moved)
+    change = mul(times(slope, -0.5), sign(safe))
+    return guarded_mul(t, select(flat, literal(0, change), change))
+
+
+stdtr = scipy_row(
+    "stdtr",
+    "stdtr",
+    [_student_in_df, lambda t, out, df, x: guarded_mul(t, _student_density(df, x))],
+)
+
 __all__ = [
     "beta",
     "betainc",
@@ -379,5 +411,6 @@ __all__ = [
     "gammasgn",
     "poch",
     "rgamma",
+    "stdtr",
     "zeta",
 ]
