@@ -10,19 +10,79 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from stax.core.aval import aval_of
+from stax.core.aval import Aval, aval_of
 from stax.core.graph import Graph
 from stax.core.primitive import Zero
 from stax.core.staging import eval_graph, lift_constants, stage
-from stax.dtypes import float0
+from stax.dtypes import DType, float0
 from stax.errors import CustomDerivativeError
 from stax.primitives.elementwise import add
-from stax.pytree import Partial, PyTreeDef, tree_flatten, tree_structure, tree_unflatten
+from stax.pytree import (
+    Partial,
+    PyTreeDef,
+    register_leaf,
+    tree_flatten,
+    tree_map,
+    tree_structure,
+    tree_unflatten,
+)
 from stax.transforms.arguments import check_leaves, name_of
 from stax.transforms.custom_calls import CustomJVPCall, CustomVJPCall, Flat
 from stax.transforms.jvp import instantiate
+
+
+class SymbolicZero:
+    """A tangent or cotangent that is zero by structure, as a rule sees it on demand."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Aval) -> None:
+        self.aval = aval
+
+    @staticmethod
+    def of(zero: Zero) -> SymbolicZero:
+        """The rule's view of `zero`."""
+        return SymbolicZero(zero.aval)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents."""
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> DType:
+        """NumPy dtype."""
+        return self.aval.dtype
+
+    def instantiate(self) -> Any:
+        """The array of zeros."""
+        return instantiate(Zero(self.aval))
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({self.aval})"
+
+
+class CustomVJPPrimal(NamedTuple):
+    """A leaf of a `fwd` rule's argument: its value, and whether it is being differentiated."""
+
+    value: Any
+    perturbed: bool
+
+
+register_leaf(CustomVJPPrimal)
+
+
+def custom_vjp_primal_tree_values(tree: Any) -> Any:
+    """`tree` with the value in the place of every `CustomVJPPrimal`."""
+    return tree_map(lambda leaf: leaf.value, tree)
+
+
+def zero_from_primal(value: Any, symbolic_zeros: bool = False) -> Any:
+    """The zero tangent of `value`."""
+    zero = Zero(aval_of(value).tangent())
+    return SymbolicZero.of(zero) if symbolic_zeros else instantiate(zero)
 
 
 class _Custom:
@@ -125,10 +185,15 @@ class custom_jvp(_Custom):
     """
 
     rule: Callable[..., Any] | None = None
+    symbolic_zeros = False
 
     def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
-        """Set the rule; returns it. Tangents of unperturbed arguments arrive as zeros."""
+        """Set the rule; returns it.
+
+        Tangents of unperturbed arguments arrive as zeros, or as `SymbolicZero` on demand.
+        """
         self.rule = jvp
+        self.symbolic_zeros = symbolic_zeros
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
@@ -149,7 +214,7 @@ class custom_jvp(_Custom):
         self.rule = rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        rule = self.rule
+        rule, symbolic = self.rule, self.symbolic_zeros
         if rule is None:
             raise CustomDerivativeError(
                 f"no JVP rule is defined for the custom_jvp function {name_of(self.fun)}",
@@ -161,8 +226,10 @@ class custom_jvp(_Custom):
         name = name_of(self.fun)
 
         def flat_rule(primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
+            zero = SymbolicZero.of if symbolic else instantiate
+            given = [zero(t) if isinstance(t, Zero) else t for t in tangents]
             result = rule(
-                *nondiff, tree_unflatten(treedef, primals), tree_unflatten(treedef, tangents)
+                *nondiff, tree_unflatten(treedef, primals), tree_unflatten(treedef, given)
             )
             if not isinstance(result, tuple | list) or len(result) != 2:
                 raise CustomDerivativeError(
@@ -173,7 +240,7 @@ class custom_jvp(_Custom):
             found, tangent_tree = tree_flatten(result[1])
             _check_rule(name, "tangent", outs, tree, found, tangent_tree)
             trees[:] = [tree]
-            return outs, found
+            return outs, [Zero(t.aval) if isinstance(t, SymbolicZero) else t for t in found]
 
         call = CustomJVPCall(self.flat(values, positions, treedef, trees), flat_rule)
         return _unflattened(trees, call.bind(leaves))
@@ -215,6 +282,7 @@ class custom_vjp(_Custom):
 
     fwd: Callable[..., Any] | None = None
     bwd: Callable[..., Any] | None = None
+    symbolic_zeros = False
 
     def defvjp(
         self,
@@ -223,12 +291,17 @@ class custom_vjp(_Custom):
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
     ) -> None:
-        """Set the rules."""
+        """Set the rules.
+
+        With `symbolic_zeros` the leaves of `fwd`'s arguments arrive as `CustomVJPPrimal` and
+        cotangents that are zero by structure as `SymbolicZero`.
+        """
         self.fwd = fwd
         self.bwd = bwd
+        self.symbolic_zeros = symbolic_zeros
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        fwd, bwd = self.fwd, self.bwd
+        fwd, bwd, symbolic = self.fwd, self.bwd, self.symbolic_zeros
         name = name_of(self.fun)
         if fwd is None or bwd is None:
             raise CustomDerivativeError(
@@ -240,8 +313,10 @@ class custom_vjp(_Custom):
         trees: list[PyTreeDef] = []
         residual_trees: list[PyTreeDef] = []
 
-        def flat_fwd(*primals: Any) -> tuple[Flat, Flat]:
+        def flat_fwd(primals: Flat, perturbed: Sequence[bool]) -> tuple[Flat, Flat]:
             full = list(values)
+            if symbolic:
+                primals = [CustomVJPPrimal(*pair) for pair in zip(primals, perturbed, strict=True)]
             for k, value in zip(positions, tree_unflatten(treedef, primals), strict=True):
                 full[k] = value
             result = fwd(*full)
@@ -258,10 +333,12 @@ class custom_vjp(_Custom):
             return outs, residuals
 
         def flat_bwd(residuals: Flat, cotangents: Flat) -> Flat:
+            zero = SymbolicZero.of if symbolic else instantiate
+            given = [zero(c) if isinstance(c, Zero) else c for c in cotangents]
             result = bwd(
                 *nondiff,
                 tree_unflatten(residual_trees[-1], residuals),
-                tree_unflatten(trees[-1], cotangents),
+                tree_unflatten(trees[-1], given),
             )
             if isinstance(result, list):
                 result = tuple(result)
@@ -296,7 +373,7 @@ def _matched_cotangents(name: str, result: Any, leaves: Flat, treedef: PyTreeDef
             )
         for part, primal in zip(parts, like, strict=True):
             want = aval_of(primal).tangent()
-            if part is None or want.dtype == float0:
+            if part is None or want.dtype == float0 or isinstance(part, SymbolicZero):
                 found.append(Zero(want))
                 continue
             got_aval = aval_of(part)

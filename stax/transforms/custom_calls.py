@@ -26,7 +26,10 @@ Flat = Sequence[Any]
 
 
 class CustomJVPCall(Call):
-    """A call differentiated by `rule(primals, tangents) -> (results, tangents)`, all flat."""
+    """A call differentiated by `rule(primals, tangents) -> (results, tangents)`, all flat.
+
+    Tangents that are zero by structure arrive, and may be returned, as `Zero`.
+    """
 
     __slots__ = ("rule",)
 
@@ -42,12 +45,12 @@ class CustomJVPCall(Call):
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
         """Results and tangents by the rule."""
-        return self.rule(primals, [instantiate(t) for t in tangents])
+        return self.rule(primals, tangents)
 
     def linearize(self, trace: LinearizeTrace, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
         """Run the rule once: what depends on the tangents is recorded, the rest is computed."""
         with use_trace(PartialTrace(trace)):
-            outs, out_tangents = self.rule(primals, [instantiate(t) for t in tangents])
+            outs, out_tangents = self.rule(primals, tangents)
         # While a recomputation is recorded, its primal values are in the tangent graph too.
         apart = trace.parent is not trace.tangents
         if apart and any(trace.tangents.owns(v) for v in outs):
@@ -66,12 +69,19 @@ class CustomJVPCall(Call):
 
         def rule(primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
             n = len(primals)
+            given = [t for t in tangents if not is_zero(t)]
+            places = [d for d, t in zip(dims, tangents, strict=True) if not is_zero(t)]
 
             def both(*values: Any) -> list[Any]:
-                outs, out_tangents = self.rule(values[:n], values[n:])
-                return [*outs, *out_tangents]
+                rest = iter(values[n:])
+                inner = [
+                    Zero(aval_of(v).tangent()) if is_zero(t) else next(rest)
+                    for v, t in zip(values, tangents, strict=False)
+                ]
+                outs, out_tangents = self.rule(values[:n], inner)
+                return [*outs, *map(_dense, out_tangents)]
 
-            found, places = batch_flat(both, [*primals, *tangents], [*dims, *dims], size, axis_name)
+            found, places = batch_flat(both, [*primals, *given], [*dims, *places], size, axis_name)
             found = [to_axis(v, d, 0, size) for v, d in zip(found, places, strict=True)]
             return found[: len(found) // 2], found[len(found) // 2 :]
 
@@ -84,15 +94,15 @@ CustomJVPCall.prim = Primitive(
 
 
 class CustomVJPCall(Call):
-    """A call differentiated by `fwd(*primals) -> (results, residuals)` and
-    `bwd(residuals, cotangents) -> cotangents`, all flat."""
+    """A call differentiated by `fwd(primals, perturbed) -> (results, residuals)` and
+    `bwd(residuals, cotangents) -> cotangents`, all flat; a cotangent may be a `Zero`."""
 
     __slots__ = ("fwd", "bwd")
 
     def __init__(
         self,
         fun: Callable[..., Flat],
-        fwd: Callable[..., tuple[Flat, Flat]],
+        fwd: Callable[[Flat, Sequence[bool]], tuple[Flat, Flat]],
         bwd: Callable[[Flat, Flat], Flat],
     ) -> None:
         super().__init__(fun)
@@ -115,11 +125,12 @@ class CustomVJPCall(Call):
             return outs, bind(pullback_p, *residuals, *active, **params)
 
     def _forward(self, primals: Flat, tangents: Flat) -> tuple[Flat, Flat, Flat, dict[str, Any]]:
-        outs, residuals = self.fwd(*primals)
+        mask = tuple(not is_zero(t) for t in tangents)
+        outs, residuals = self.fwd(primals, mask)
         params = {
             "bwd": self.bwd,
             "residuals": len(residuals),
-            "mask": tuple(not is_zero(t) for t in tangents),
+            "mask": mask,
             "in_avals": tuple(aval_of(p) for p in primals),
             "out_avals": tuple(aval_of(v) for v in outs),
         }
@@ -133,12 +144,12 @@ class CustomVJPCall(Call):
             outs, found = batch_flat(self.fun, values, dims, size, axis_name)
             return [to_axis(v, d, 0, size) for v, d in zip(outs, found, strict=True)]
 
-        def fwd(*values: Any) -> tuple[Flat, Flat]:
+        def fwd(values: Flat, perturbed: Sequence[bool]) -> tuple[Flat, Flat]:
             count = 0
 
             def both(*inner: Any) -> list[Any]:
                 nonlocal count
-                outs, residuals = self.fwd(*inner)
+                outs, residuals = self.fwd(inner, perturbed)
                 count = len(outs)
                 return [*outs, *residuals]
 
@@ -149,17 +160,25 @@ class CustomVJPCall(Call):
 
         def bwd(residuals: Flat, cotangents: Flat) -> Flat:
             n = len(residuals)
+            given = [c for c in cotangents if not isinstance(c, Zero)]
 
             def one(*values: Any) -> list[Any]:
-                return [_dense(c) for c in self.bwd(values[:n], values[n:])]
+                rest = iter(values[n:])
+                cts = [_one_zero(c) if isinstance(c, Zero) else next(rest) for c in cotangents]
+                return [_dense(c) for c in self.bwd(values[:n], cts)]
 
-            inner = [*places, *([0] * len(cotangents))]
-            found, where = batch_flat(one, [*residuals, *cotangents], inner, size, axis_name)
+            inner = [*places, *([0] * len(given))]
+            found, where = batch_flat(one, [*residuals, *given], inner, size, axis_name)
             return [
                 _gathered(c, d, want, size) for c, d, want in zip(found, where, dims, strict=True)
             ]
 
         return CustomVJPCall(fun, fwd, bwd)
+
+
+def _one_zero(ct: Zero) -> Zero:
+    """The zero of one example; results have their batch axis in front."""
+    return Zero(ct.aval.update(shape=ct.aval.shape[1:]))
 
 
 def _dense(ct: Any) -> Any:
@@ -227,7 +246,7 @@ def _pullback_batch(args: Any, dims: Any, /, *, size: int, axis_name: Any, **par
 def _pullback_transpose(
     cts: Any, *args: Any, bwd: Any, residuals: int, mask: Any, in_avals: Any, out_avals: Any
 ) -> Any:
-    found = bwd(args[:residuals], [instantiate(c) for c in cts])
+    found = bwd(args[:residuals], cts)
     return [*([None] * residuals), *(c for c, m in zip(found, mask, strict=True) if m)]
 
 

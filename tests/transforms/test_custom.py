@@ -10,6 +10,11 @@ import pytest
 
 import stax
 from stax import errors
+from stax.custom_derivatives import (
+    SymbolicZero,
+    custom_vjp_primal_tree_values,
+    zero_from_primal,
+)
 from stax.testing import check_grads
 
 Wrap = Callable[[Any], Any]
@@ -207,3 +212,57 @@ def test_errors_of_rules() -> None:
         stax.jvp(g, (1.0,), (1.0,))
     with pytest.raises(errors.CustomDerivativeError, match="nope"):
         stax.custom_jvp(lambda x: x, nondiff_argnames="nope")
+
+
+def test_symbolic_zeros_reach_rules_on_demand() -> None:
+    seen: list[Any] = []
+
+    @stax.custom_jvp
+    def f(x: Any, y: Any) -> Any:
+        return x * y
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        seen[:] = [isinstance(t, SymbolicZero) for t in tangents]
+        (x, y), (tx, ty) = primals, tangents
+        if isinstance(ty, SymbolicZero):
+            assert (ty.shape, ty.dtype) == (np.shape(y), np.float64)
+            return x * y, (SymbolicZero(tx.aval) if isinstance(tx, SymbolicZero) else tx * y)
+        return x * y, x * ty + (tx.instantiate() if isinstance(tx, SymbolicZero) else tx * y)
+
+    f.defjvp(rule, symbolic_zeros=True)
+    assert stax.grad(f)(2.0, 3.0) == 3.0
+    assert seen == [False, True]
+    assert stax.grad(f, 1)(2.0, 3.0) == 2.0
+    assert seen == [True, False]
+    (g,) = stax.vjp(stax.vmap(lambda x: f(x, 3.0)), np.arange(2.0))[1](np.ones(2))
+    np.testing.assert_array_equal(g, [3.0, 3.0])
+    assert seen == [False, True]
+
+
+def test_symbolic_zeros_of_custom_vjp() -> None:
+    seen: list[Any] = []
+
+    @stax.custom_vjp
+    def f(x: Any, y: Any) -> Any:
+        return x * y, x + y
+
+    def fwd(x: Any, y: Any) -> Any:
+        seen[:] = [x.perturbed, y.perturbed]
+        x, y = custom_vjp_primal_tree_values((x, y))
+        return (x * y, x + y), (x, y)
+
+    def bwd(kept: Any, cts: Any) -> Any:
+        x, y = kept
+        a, b = cts
+        seen.extend(isinstance(c, SymbolicZero) for c in cts)
+        b = b.instantiate() if isinstance(b, SymbolicZero) else b
+        return a * y + b, a * x + b
+
+    f.defvjp(fwd, bwd, symbolic_zeros=True)
+    assert stax.grad(lambda x: f(x, 3.0)[0])(2.0) == 3.0
+    assert seen == [True, False, False, True]
+    mapped = stax.vmap(lambda x: f(x, 3.0)[0])
+    (g,) = stax.vjp(mapped, np.arange(2.0))[1](np.ones(2))
+    np.testing.assert_array_equal(g, [3.0, 3.0])
+    assert zero_from_primal(np.float32(2)).dtype == np.float32
+    assert isinstance(zero_from_primal(2.0, symbolic_zeros=True), SymbolicZero)
