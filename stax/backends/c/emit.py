@@ -12,18 +12,17 @@ number of threads.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from stax.backends.c.along import Loop, element_loop, position_of_extreme
+from stax.backends.c.frame import KernelFrame, KernelSource
 from stax.backends.c.handler import (
     INNER_DEPTH,
     ROW_DEPTH,
     CValue,
-    Emitter,
     literal,
     load_text,
     store_text,
@@ -36,42 +35,21 @@ from stax.backends.c.segments import (
     breakpoints,
     transposed_reads,
 )
+from stax.backends.c.serial import SerialEmitter
 from stax.dtypes import DType
 from stax.loops.body import Instr
 from stax.loops.monoids import MONOIDS, Monoid
-from stax.loops.scalar_ops import SCALAR_OPS, c_type, compute_dtype, is_half, type_tag
+from stax.loops.scalar_ops import c_type, compute_dtype, is_half, type_tag
 from stax.loops.symbolic import (
     Expr,
     as_expr,
     linearize,
     symbol,
 )
-from stax.schedule.collapse import collapsed
 from stax.schedule.kernel import Kernel, Member, Role, row_major
 
-PARALLEL_NANOSECONDS = 30_000
 BLOCKS = 64
 FLAT_BLOCK = 16_384
-
-
-@dataclass
-class KernelSource:
-    """A kernel's function: `body` without its name, parameters in order, and what it needs."""
-
-    name: str
-    parameters: list[str]
-    written: set[str]
-    signature: str
-    body: str
-    checks: list[int]
-    workspace: int
-    parallel: bool
-    functions: list[str] = field(default_factory=list)
-
-    @property
-    def key(self) -> str:
-        """Equal for kernels whose functions are the same text."""
-        return hashlib.sha256((self.signature + self.body).encode()).hexdigest()[:16]
 
 
 def emit_kernel(
@@ -80,18 +58,9 @@ def emit_kernel(
     escapes: Callable[[str], bool],
 ) -> KernelSource:
     """The C function of `kernel`; `escapes(buffer)` says whether others read what it writes."""
-    return _KernelEmitter(kernel, dtypes, escapes).run()
-
-
-class _BodyEmitter(Emitter):
-    """An emitter whose stores go to the kernel being emitted."""
-
-    owner: _KernelEmitter
-
-    def on_store(
-        self, buffer: str, index: Expr, mode: str, operands: list[CValue], depth: int
-    ) -> None:
-        self.owner.store(buffer, index, mode, operands, depth)
+    serial = kernel.members[0].role is Role.SERIAL
+    emitter = SerialEmitter if serial else NestEmitter
+    return emitter(kernel, dtypes, escapes).run()
 
 
 @dataclass
@@ -110,49 +79,19 @@ class _Reduction:
     place: str = ""  # ... and the variable that receives the position
 
 
-class _KernelEmitter:
+class NestEmitter(KernelFrame):
+    """Prints a nest of loops over independent rows."""
+
     def __init__(
         self, kernel: Kernel, dtypes: Mapping[str, DType], escapes: Callable[[str], bool]
     ) -> None:
-        self.kernel = kernel
-        self.dtypes = dtypes
-        self.escapes = escapes
-        self.serial = kernel.members[0].role is Role.SERIAL
-        space, split, indexes = collapsed(kernel)
-        self.indexes = dict(zip(map(id, kernel.members), indexes, strict=True))
-        if split is None:
-            split = 0 if len(space) <= 1 else len(space) - 1
-            if self.serial:
-                split = len(space) - len(kernel.members[0].body.reduction_loops)
-        self.rows, self.along = space[:split], space[split:]
-        symbols = tuple(symbol(f"x{k}", 0, n - 1) for k, n in enumerate(space))
-        self.row_symbols, self.along_symbols = symbols[:split], symbols[split:]
-        depth = dict.fromkeys(self.row_symbols, ROW_DEPTH)
-        depth.update(dict.fromkeys(self.along_symbols, INNER_DEPTH))
-        self.parameters: list[str] = []
-        self.written: set[str] = set()
-        self._parameters(kernel)
-        pointers = {name: f"p{k}" for k, name in enumerate(self.parameters)}
-        self.emitter = _BodyEmitter(pointers, dtypes, depth)
-        self.emitter.owner = self
-        self.workspace = 0
+        super().__init__(kernel, dtypes, escapes)
         self.block_lines: list[str] = []  # at the start of each block
         self.block_end: list[str] = []
         self.final: list[str] = []
-        self.present: Member | None = None
+        self.blocks = 1
+        self.all_reductions: list[_Reduction] = []  # those that end with the blocks
         self.later: set[str] = self._read_later()
-
-    def _parameters(self, kernel: Kernel) -> None:
-        seen: dict[str, None] = {}
-        for member in kernel.members:
-            for access in member.body.reads:
-                if access.buffer not in kernel.writers or self.serial:
-                    seen.setdefault(access.buffer)
-            for name in member.writes:
-                if self.escapes(name) or self.serial:
-                    seen.setdefault(name)
-                    self.written.add(name)
-        self.parameters = list(seen)
 
     def _read_later(self) -> set[str]:
         """Values along the row that a later stage of the kernel reads."""
@@ -166,39 +105,8 @@ class _KernelEmitter:
 
     # ---------------------------------------------------------------- the function
 
-    def run(self) -> KernelSource:
-        lines = self._serial() if self.serial else self._nest()
-        body = "\n".join(["    int bad = 0;", *("    " + s for s in lines), "    return bad;"])
-        arguments = [
-            f"{'' if n in self.written else 'const '}{c_type(self.dtypes[n])} *restrict p{k}"
-            for k, n in enumerate(self.parameters)
-        ]
-        signature = ", ".join([*arguments, "char *restrict work", "int threads"])
-        return KernelSource(
-            self.kernel.name,
-            self.parameters,
-            self.written,
-            signature,
-            body,
-            self.emitter.checks,
-            self.workspace,
-            self.parallel,
-        )
-
-    @property
-    def parallel(self) -> bool:
-        """Whether the kernel is worth more than one thread."""
-        cost = 0.0
-        for member in self.kernel.members:
-            one = 0.0
-            for i in member.body.instrs:
-                row = SCALAR_OPS.get(i.op)
-                one += (row.flops * 0.12) if row is not None else 0.15
-            points = math.prod(self.rows) if member.role is Role.OUTER else self.kernel.numel
-            cost += one * points
-        return cost > PARALLEL_NANOSECONDS
-
-    def _nest(self) -> list[str]:
+    def lines(self) -> list[str]:
+        """The loops over rows around the stages."""
         blocked = any(m.role in (Role.COLUMN, Role.ALL) for m in self.kernel.members)
         n_rows = math.prod(self.rows)
         if not self.rows and blocked and self.along and self.along[0] > FLAT_BLOCK:
@@ -215,12 +123,12 @@ class _KernelEmitter:
             head = self.block_lines
             return [*head, *row, *self.block_end, *self.final]
         if not blocked:
-            return self._row_loops(row)
+            return self.row_loops(row)
         per_block = -(-n_rows // self.blocks)
         self.blocks = -(-n_rows // per_block)
         decode = self._decode("row")
         lines = [
-            *self._pragma(collapse=0),
+            *self.pragma(collapse=0),
             f"for (int64_t block = 0; block < {self.blocks}; block++) {{",
             f"    int64_t last = (block + 1) * {per_block};",
             f"    if (last > {n_rows}) last = {n_rows};",
@@ -243,7 +151,7 @@ class _KernelEmitter:
         self.blocks = -(-n // block)
         self._stages("first", "last")
         lines = [
-            *self._pragma(collapse=0),
+            *self.pragma(collapse=0),
             f"for (int64_t block = 0; block < {self.blocks}; block++) {{",
             f"    int64_t first = block * {block}, last = first + {block};",
             f"    if (last > {n}) last = {n};",
@@ -252,24 +160,6 @@ class _KernelEmitter:
             *self.final,
         ]
         return [s.replace("@BLOCKS@", str(self.blocks)) for s in lines]
-
-    def _pragma(self, collapse: int, simd: str = "") -> list[str]:
-        if not self.parallel:
-            return []
-        words = "#pragma omp parallel for num_threads(threads) if(parallel: threads > 1)"
-        words += " schedule(static)"
-        if collapse > 1:
-            words += f" collapse({collapse})"
-        if self.emitter.checks:
-            words += " reduction(|:bad)"
-        return [words + simd]
-
-    def _row_loops(self, row: list[str]) -> list[str]:
-        lines = self._pragma(collapse=len(self.rows))
-        for k, n in enumerate(self.rows):
-            name = self.row_symbols[k].name
-            lines.append(f"for (int64_t {name} = 0; {name} < {n}; {name}++)")
-        return [*lines, "{", *("    " + s for s in row), "}"]
 
     def _tiles(self) -> list[tuple[Tile, str]]:
         """Reads across the rows of a pointwise kernel, each with its tile's C name."""
@@ -280,7 +170,7 @@ class _KernelEmitter:
         if self._cuts(self.kernel.members):
             return []
         row, along = self.row_symbols[-1], self.along_symbols[0]
-        bodies = [(m.body.instrs, self._at(m)) for m in self.kernel.members]
+        bodies = [(m.body.instrs, self.at(m)) for m in self.kernel.members]
         found = []
         for tile in transposed_reads(bodies, row, along):
             if tile.buffer in self.kernel.writers:
@@ -294,11 +184,11 @@ class _KernelEmitter:
         return found
 
     def _tiled(self, tiles: list[tuple[Tile, str]], row: list[str]) -> list[str]:
-        """Loops over tiles of rows and of the loop along them; far reads fill small arrays first."""
+        """Loops over tiles; the far reads of each fill a small array first."""
         outer, last = self.rows[:-1], self.rows[-1]
         name, along = self.row_symbols[-1].name, self.along_symbols[0].name
         n = self.along[0]
-        lines = self._pragma(collapse=len(outer) + 1)
+        lines = self.pragma(collapse=len(outer) + 1)
         for s, extent in zip(self.row_symbols, outer, strict=False):
             lines.append(f"for (int64_t {s.name} = 0; {s.name} < {extent}; {s.name}++)")
         lines += [
@@ -314,7 +204,8 @@ class _KernelEmitter:
                 f"    {ct} {array}[{TILE_ROWS * TILE_LENGTH}] __attribute__((aligned(64)));",
                 f"    for (int64_t {along} = first; {along} < end; {along}++)",
                 f"        for (int64_t {name} = row; {name} < below; {name}++)",
-                f"            {array}[({name} - row) * {TILE_LENGTH} + {along} - first] = {source};",
+                f"            {array}[({name} - row) * {TILE_LENGTH} + {along} - first] =",
+                f"                {source};",
             ]
         header = f"for (int64_t {along} = 0; {along} < {n}; {along}++) {{"
         short = f"for (int64_t {along} = first; {along} < end; {along}++) {{"
@@ -353,18 +244,11 @@ class _KernelEmitter:
                 self._finish_row(found)
             pending = []
             for member in members:
-                self._begin(member)
+                self.begin(member)
                 values: dict[int, CValue] = {}
                 body = member.body
-                self.emitter.emit(body.instrs, self._at(member), values, 0, len(body.instrs))
+                self.emitter.emit(body.instrs, self.at(member), values, 0, len(body.instrs))
         self._finish_blocks()
-
-    def _at(self, member: Member) -> tuple[Expr, ...]:
-        return self.indexes[id(member)]
-
-    def _begin(self, member: Member) -> None:
-        self.present = member
-        self.emitter.bound = {}
 
     def _loop(self, members: list[Member], first: str, last: str) -> list[_Reduction]:
         emitter = self.emitter
@@ -375,11 +259,11 @@ class _KernelEmitter:
             return []
         opened: list[_Reduction] = []
         for member in members:
-            self._begin(member)
+            self.begin(member)
             instrs = member.body.instrs
             values: dict[int, CValue] = {}
             stop = member.body.split_point
-            emitter.emit(instrs, self._at(member), values, 0, stop)
+            emitter.emit(instrs, self.at(member), values, 0, stop)
             if stop < len(instrs):
                 opened.append(self._open(member, stop, values))
         if not self.along:
@@ -397,7 +281,7 @@ class _KernelEmitter:
         """Where the loop of a purely pointwise stage is cut, at the edges of its masked pieces."""
         if len(self.along) != 1 or any(m.role is not Role.FULL for m in members):
             return []
-        bodies = [(m.body.instrs, self._at(m)) for m in members]
+        bodies = [(m.body.instrs, self.at(m)) for m in members]
         return breakpoints(bodies, self.along_symbols[0])
 
     def _segments(self, members: list[Member], cuts: list[int]) -> None:
@@ -410,15 +294,15 @@ class _KernelEmitter:
             emitter.depth_of[part] = INNER_DEPTH
             emitter.inner.lines, emitter.inner.known = [], {}
             for member in members:
-                self._begin(member)
+                self.begin(member)
                 mapping = {whole: as_expr(part)}
                 self.indexes[id(member)] = tuple(e.substitute(mapping) for e in kept[id(member)])
                 body = member.body
-                emitter.emit(body.instrs, self._at(member), {}, 0, len(body.instrs))
+                emitter.emit(body.instrs, self.at(member), {}, 0, len(body.instrs))
             loop = Loop(whole.name, str(start), str(stop), stop - start)
             lines = element_loop(loop, emitter.inner.lines, [], emitter)
             if not self.rows and self.parallel:
-                lines[0] = self._pragma(0)[0].replace("parallel for", "parallel for simd")
+                lines[0] = self.pragma(0)[0].replace("parallel for", "parallel for simd")
             emitter.row.lines.extend(lines)
             for name, maker in self.kernel.writers.items():
                 if maker in members:
@@ -436,7 +320,7 @@ class _KernelEmitter:
         found = element_loop(loop, inner, accumulators, self.emitter)
         alone = not self.rows and not first and len(self.along) == 1 and not opened
         if alone and self.parallel and found[0] == "#pragma omp simd":
-            found[0] = self._pragma(0)[0].replace("parallel for", "parallel for simd")
+            found[0] = self.pragma(0)[0].replace("parallel for", "parallel for simd")
         lines += found
         lines += ["}"] * (len(self.along) - 1)
         for r in opened:
@@ -488,16 +372,9 @@ class _KernelEmitter:
         place = member.body.instrs[instr.args[1]]
         if place.op != "index_expr":
             return None
-        if self._at(member)[place.attrs[0]] is not self.along_symbols[0]:
+        if self.at(member)[place.attrs[0]] is not self.along_symbols[0]:
             return None
         return MONOIDS[name]
-
-    @property
-    def all_reductions(self) -> list[_Reduction]:
-        """Reductions that end with the blocks."""
-        if not hasattr(self, "_all"):
-            self._all: list[_Reduction] = []
-        return self._all
 
     def _open_column(self, found: _Reduction, operands: list[CValue]) -> None:
         n = math.prod(self.along)
@@ -546,7 +423,7 @@ class _KernelEmitter:
 
     def _after(self, found: _Reduction, components: list[CValue]) -> None:
         """The instructions behind a reduction: projection, conversion, store."""
-        self._begin(found.member)
+        self.begin(found.member)
         instrs = found.member.body.instrs
         values: dict[int, CValue] = {}
         for n in range(found.position, len(instrs)):
@@ -554,7 +431,7 @@ class _KernelEmitter:
             if instr.op == "project":
                 values[n] = components[instr.attrs[0]]
             elif instr.op != "reduction":
-                self.emitter.emit(instrs, self._at(found.member), values, n, n + 1)
+                self.emitter.emit(instrs, self.at(found.member), values, n, n + 1)
 
     def _finish_blocks(self) -> None:
         """After all rows: merge the blocks of column and whole reductions."""
@@ -636,9 +513,6 @@ class _KernelEmitter:
         emitter = self.emitter
         dtype = self.dtypes[buffer]
         value = operands[0]
-        if self.serial:
-            self._serial_store(buffer, index, mode, operands, dtype)
-            return
         full = member.role in (Role.FULL, Role.COLUMN)
         scope = emitter.inner if full else emitter.row
         if is_half(dtype):
@@ -672,71 +546,3 @@ class _KernelEmitter:
             emitter.scratch[buffer] = kept
 
     # ---------------------------------------------------------------- scans and scatters
-
-    def _serial(self) -> list[str]:
-        member = self.kernel.members[0]
-        body = member.body
-        self._begin(member)
-        self.blocks = 1
-        emitter = self.emitter
-        values: dict[int, CValue] = {}
-        place = next((n for n, i in enumerate(body.instrs) if i.op == "scan"), None)
-        if place is None:
-            emitter.emit(body.instrs, self._at(member), values, 0, len(body.instrs))
-            lines = [
-                f"for (int64_t {s.name} = 0; {s.name} < {n}; {s.name}++)"
-                for s, n in zip(
-                    (*self.row_symbols, *self.along_symbols),
-                    (*self.rows, *self.along),
-                    strict=True,
-                )
-            ]
-            inner = [*emitter.row.lines, *emitter.inner.lines]
-            return [*lines, "{", *("    " + s for s in inner), "}"]
-        instr = body.instrs[place]
-        monoid = MONOIDS[instr.attrs[0]]
-        emitter.emit(body.instrs, self._at(member), values, 0, place)
-        accumulator = Accumulator(monoid, instr.dtype, emitter)
-        operands = [values[a] for a in instr.args]
-        right = [v.text for v in operands]
-        emitter.inner.lines.extend(
-            combine_lines(monoid, accumulator.dtypes, accumulator.names, right, emitter)
-        )
-        for n in range(place + 1, len(body.instrs)):
-            if body.instrs[n].op == "project":
-                name = accumulator.names[body.instrs[n].attrs[0]]
-                values[n] = CValue(name, body.instrs[n].dtype, INNER_DEPTH)
-            else:
-                emitter.emit(body.instrs, self._at(member), values, n, n + 1)
-        name, extent = self.along_symbols[-1].name, self.along[-1]
-        header = f"for (int64_t {name} = 0; {name} < {extent}; {name}++) {{"
-        if instr.attrs[1]:
-            header = f"for (int64_t {name} = {extent - 1}; {name} >= 0; {name}--) {{"
-        declared = [s for s in accumulator.declare() if not s.startswith("int n")]
-        row = [
-            *emitter.row.lines,
-            *declared,
-            header,
-            *("    " + s for s in emitter.inner.lines),
-            "}",
-        ]
-        return self._row_loops(row) if self.rows else row
-
-    def _serial_store(
-        self, buffer: str, index: Expr, mode: str, operands: list[CValue], dtype: DType
-    ) -> None:
-        emitter = self.emitter
-        target = f"{emitter.pointers[buffer]}[{emitter.index_text(index)}]"
-        value = operands[0]
-        if mode != "set":
-            compute = compute_dtype(dtype)
-            old = load_text(emitter.pointers[buffer], emitter.index_text(index), dtype)
-            monoid = {"add": "sum", "mul": "prod"}.get(mode, mode)
-            text = SIMPLE[monoid].combine.format(a=old, b=value.text, t=type_tag(compute))
-            if compute.kind == "b":
-                text = f"({old} {'|' if mode in ('add', 'max') else '&'} {value.text})"
-            value = CValue(text, compute, INNER_DEPTH)
-        line = f"{target} = {store_text(value, dtype)};"
-        if len(operands) > 1:
-            line = f"if ({operands[1].text}) {line}"
-        emitter.inner.lines.append(line)

@@ -1,0 +1,89 @@
+"""Scans and scatters in C: one body in its own order.
+
+Input: a kernel whose only member is a scan or a scatter.  Output: its C function.  A scan runs
+along its axis in order, rows in parallel; a scatter applies its updates one after the other, so
+that repeated places give the same bits every time.
+"""
+
+from __future__ import annotations
+
+from stax.backends.c.frame import KernelFrame
+from stax.backends.c.handler import INNER_DEPTH, CValue, load_text, store_text
+from stax.backends.c.reductions import SIMPLE, Accumulator, combine_lines
+from stax.loops.monoids import MONOIDS
+from stax.loops.scalar_ops import compute_dtype, type_tag
+from stax.loops.symbolic import Expr
+
+
+class SerialEmitter(KernelFrame):
+    """Prints a scan or a scatter."""
+
+    def lines(self) -> list[str]:
+        """The loops around the body."""
+        member = self.kernel.members[0]
+        body = member.body
+        self.begin(member)
+        emitter = self.emitter
+        values: dict[int, CValue] = {}
+        place = next((n for n, i in enumerate(body.instrs) if i.op == "scan"), None)
+        if place is None:
+            emitter.emit(body.instrs, self.at(member), values, 0, len(body.instrs))
+            lines = [
+                f"for (int64_t {s.name} = 0; {s.name} < {n}; {s.name}++)"
+                for s, n in zip(
+                    (*self.row_symbols, *self.along_symbols),
+                    (*self.rows, *self.along),
+                    strict=True,
+                )
+            ]
+            inner = [*emitter.row.lines, *emitter.inner.lines]
+            return [*lines, "{", *("    " + s for s in inner), "}"]
+        instr = body.instrs[place]
+        monoid = MONOIDS[instr.attrs[0]]
+        emitter.emit(body.instrs, self.at(member), values, 0, place)
+        accumulator = Accumulator(monoid, instr.dtype, emitter)
+        operands = [values[a] for a in instr.args]
+        right = [v.text for v in operands]
+        emitter.inner.lines.extend(
+            combine_lines(monoid, accumulator.dtypes, accumulator.names, right, emitter)
+        )
+        for n in range(place + 1, len(body.instrs)):
+            if body.instrs[n].op == "project":
+                name = accumulator.names[body.instrs[n].attrs[0]]
+                values[n] = CValue(name, body.instrs[n].dtype, INNER_DEPTH)
+            else:
+                emitter.emit(body.instrs, self.at(member), values, n, n + 1)
+        name, extent = self.along_symbols[-1].name, self.along[-1]
+        header = f"for (int64_t {name} = 0; {name} < {extent}; {name}++) {{"
+        if instr.attrs[1]:
+            header = f"for (int64_t {name} = {extent - 1}; {name} >= 0; {name}--) {{"
+        declared = [s for s in accumulator.declare() if not s.startswith("int n")]
+        row = [
+            *emitter.row.lines,
+            *declared,
+            header,
+            *("    " + s for s in emitter.inner.lines),
+            "}",
+        ]
+        return self.row_loops(row) if self.rows else row
+
+    def store(
+        self, buffer: str, index: Expr, mode: str, operands: list[CValue], depth: int
+    ) -> None:
+        """Write an element, merged with what is there unless `mode` is "set"."""
+        dtype = self.dtypes[buffer]
+        emitter = self.emitter
+        target = f"{emitter.pointers[buffer]}[{emitter.index_text(index)}]"
+        value = operands[0]
+        if mode != "set":
+            compute = compute_dtype(dtype)
+            old = load_text(emitter.pointers[buffer], emitter.index_text(index), dtype)
+            monoid = {"add": "sum", "mul": "prod"}.get(mode, mode)
+            text = SIMPLE[monoid].combine.format(a=old, b=value.text, t=type_tag(compute))
+            if compute.kind == "b":
+                text = f"({old} {'|' if mode in ('add', 'max') else '&'} {value.text})"
+            value = CValue(text, compute, INNER_DEPTH)
+        line = f"{target} = {store_text(value, dtype)};"
+        if len(operands) > 1:
+            line = f"if ({operands[1].text}) {line}"
+        emitter.inner.lines.append(line)
