@@ -5,7 +5,10 @@ order.  Inside them NumPy's own functions work on traced values; `stax.numpy` is
 spelled out.
 """
 
-from stax import dtypes, errors, lax, nn, numpy, random, tree
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING, Any
+
+from stax import dtypes, errors, lax, numpy, tree
 from stax.core import text as _text
 from stax.core.graph import Graph
 from stax.dtypes import float0
@@ -37,6 +40,9 @@ from stax.transforms.inspect import ShapeDtypeStruct, eval_shape, make_ir, make_
 from stax.transforms.jit import jit
 from stax.transforms.joint import JointGraph, joint_graph
 from stax.transforms.vmap import vmap
+
+if TYPE_CHECKING:
+    from stax import nn, random, scipy
 
 __version__ = "0.1.0.dev0"
 
@@ -78,9 +84,19 @@ __all__ = [
     "numpy",
     "random",
     "remat",
+    "scipy",
     "tree",
     "value_and_grad",
     "vjp",
     "vmap",
 ]
 del _text
+
+_ON_DEMAND = frozenset({"nn", "random", "scipy"})
+
+
+def __getattr__(name: str) -> Any:
+    """The subpackages that are imported when they are first named."""
+    if name in _ON_DEMAND:
+        return _import_module(f"stax.{name}")
+    raise AttributeError(f"module 'stax' has no attribute {name!r}")
