@@ -97,7 +97,8 @@ def call_rules(kind: Callable[..., Call]) -> dict[str, Any]:
             )
             return [to_axis(v, d, 0, size) for v, d in zip(outs, places, strict=True)]
 
-        call.fun = fun
+        if any(d is not None for d in dims[:n]):
+            call.fun = fun
         outs = call.bind(args[n:])
         return outs, [0] * len(outs)
 
