@@ -16,14 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from stax.backends.c.cache import warn_degraded_once
 from stax.backends.c.program import CProgram, ProgramSource, emit_program
-from stax.backends.c.toolchain import find_toolchain
+from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
 from stax.config import options as process_options
 from stax.core.graph import Graph, check_graph
 from stax.core.staging import eval_graph
 from stax.core.trace import EVAL, use_trace
-from stax.errors import ConfigurationError, StrictModeError
+from stax.errors import CompilerNotFoundError, ConfigurationError, StrictModeError
 from stax.loops.buffers import Buffer, ExternBuffer
 from stax.loops.lower import FallbackNote, LoweredGraph, lower
 from stax.pytree import PyTreeDef, tree_unflatten
@@ -401,9 +402,23 @@ def executable(graph: Graph, options: CompileOptions) -> CProgram | ReferencePro
 
 
 def _compiled(graph: Graph, options: CompileOptions) -> CProgram | ReferenceProgram:
-    if options.backend == "numpy" or find_toolchain() is None:
+    if options.backend == "numpy":
         return reference_program(inline_calls(graph))
-    return program_of(lowered_graph(graph, options))
+    if find_toolchain() is not None:
+        try:
+            return program_of(lowered_graph(graph, options))
+        except CompilerNotFoundError as error:
+            fault = str(error)
+    else:
+        fault = toolchain_fault()
+    if options.strict:
+        raise CompilerNotFoundError(
+            f"strict mode: nothing can be compiled: {fault}",
+            hint="install a C compiler or set STAX_CC, or drop strict=True",
+        )
+    way_out = "jit runs NumPy instead (backend='numpy'); install gcc or clang, or set STAX_CC"
+    warn_degraded_once("compiler", f"{fault}; {way_out}")
+    return reference_program(inline_calls(graph))
 
 
 def reference_program(graph: Graph) -> ReferenceProgram:

@@ -49,7 +49,6 @@ class Entry:
     graph: Graph
     out_tree: PyTreeDef
     captured: list[Any] = field(default_factory=list)
-    known: bool = False
 
 
 def jit(
@@ -148,8 +147,7 @@ class JitFunction:
             return tree_unflatten(entry.out_tree, outs)
         program = executable(entry.graph, self._options)
         outs = program.run(leaves)
-        if isinstance(program, CProgram) and not entry.known:
-            entry.known = True
+        if isinstance(program, CProgram):
             self.dispatcher.add_entry(
                 args,
                 kwargs,
@@ -203,7 +201,8 @@ class JitFunction:
                     "which cannot be hashed",
                     hint="pass a tuple instead of a list, or make the argument dynamic",
                 ) from None
-            key.append((name, type(value), value))
+            # 0.0 and -0.0 are equal and are not the same constant.
+            key.append((name, type(value), repr(value) if type(value) is float else value))
         return tuple(key)
 
     def _trace(
