@@ -92,7 +92,19 @@ __all__ = [
 ]
 del _text
 
-_ON_DEMAND = frozenset({"nn", "random", "scipy"})
+_ON_DEMAND = frozenset(
+    {
+        "ad_checkpoint",
+        "custom_batching",
+        "custom_derivatives",
+        "flatten_util",
+        "nn",
+        "random",
+        "scipy",
+        "testing",
+        "tree_util",
+    }
+)
 
 
 def __getattr__(name: str) -> Any:
