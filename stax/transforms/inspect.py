@@ -20,6 +20,7 @@ from stax.core.trace import Tracer
 from stax.dtypes import DType
 from stax.pytree import PyTreeDef, tree_flatten, tree_unflatten
 from stax.transforms.arguments import check_leaves, leaf_names, name_of
+from stax.transforms.simplify import numbered_regions
 
 
 class ShapeDtypeStruct:
@@ -87,7 +88,7 @@ def stage_function(
         return found
 
     graph = stage(flat, avals, leaf_names(f, args, kwargs), name_of(f))
-    return graph, trees[-1]
+    return numbered_regions(graph), trees[-1]
 
 
 def make_ir(f: Callable[..., Any]) -> Callable[..., Graph]:

@@ -56,6 +56,7 @@ def inline_calls(graph: Graph, keep: Callable[[Eqn], bool] | None = None) -> Gra
     Phases, regions and source lines stay what they were; a region inside a call is numbered anew
     for each call.  Calls for which `keep` is true stay.
     """
+    graph = numbered_regions(graph)
     if not any(carried_graph(e) is not None for e in graph.eqns):
         return graph
     constants = list(graph.constants)
@@ -106,6 +107,21 @@ def inline_calls(graph: Graph, keep: Callable[[Eqn], bool] | None = None) -> Gra
     outs = [top.env.get(a, a) if isinstance(a, Var) else a for a in graph.outputs]
     return graph.replace(
         eqns=eqns, outputs=outs, constants=_merged_constants(constants, eqns, outs)
+    )
+
+
+def numbered_regions(graph: Graph) -> Graph:
+    """`graph` with its recomputation regions numbered 1, 2, ... in the order of the equations."""
+    numbers: dict[int, int] = {0: 0}
+    for eqn in graph.eqns:
+        numbers.setdefault(eqn.region, len(numbers))
+    if all(old == new for old, new in numbers.items()):
+        return graph
+    return graph.replace(
+        eqns=[
+            e if numbers[e.region] == e.region else e.replace(region=numbers[e.region])
+            for e in graph.eqns
+        ]
     )
 
 

@@ -192,3 +192,10 @@ def test_checkpoint_sequential(length: int, segments: int) -> None:
 def test_checkpoint_sequential_rejects_bad_segments() -> None:
     with pytest.raises(errors.StaticArgumentError, match="segments=3"):
         stax.checkpoint_sequential([np.sin], 3, 1.0)
+
+
+def test_the_text_of_a_graph_with_regions_is_stable() -> None:
+    f = stax.checkpoint(layer)
+    texts = {str(stax.make_ir(stax.grad(lambda x: f(f(x))))(0.3)) for _ in range(3)}
+    assert len(texts) == 1
+    assert "bwd@1 " in texts.pop()
