@@ -10,12 +10,17 @@ from stax.numpy.constants import *  # noqa: F403 - its __all__ is the list of na
 from stax.numpy.creation import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.einsum import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.elementwise import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.grids import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.manipulation import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.mapping import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.polynomials import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.products import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.queries import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.rearranging import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.reductions import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.selection import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.sets import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.signals import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.statistics import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.ufuncs import *  # noqa: F403 - its __all__ is the list of names
 

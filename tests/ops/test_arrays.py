@@ -9,9 +9,11 @@ from stax.core.aval import aval_of
 from stax.core.graph import check_graph
 from stax.core.staging import eval_graph, stage
 from stax.transforms.vmap import vmap
-from tests.op_samples_arrays import SAMPLES, SMOOTH
+from tests import op_samples_arrays, op_samples_numpy
 from tests.ops.test_elementwise import active, arguments, check_derivatives
 
+SAMPLES = [*op_samples_arrays.SAMPLES, *op_samples_numpy.SAMPLES]
+SMOOTH = [*op_samples_arrays.SMOOTH, *op_samples_numpy.SMOOTH]
 CASES = [pytest.param(s, d, id=f"{s.name}-{d}") for s in SAMPLES for d in s.dtypes]
 SMOOTH_CASES = [
     pytest.param(s, d, id=f"{s.name}-{d}") for s in SMOOTH for d in s.dtypes if d != "f2"
