@@ -187,6 +187,15 @@ def _pick_smaller(a: Interval, b: Interval) -> int | None:
     return 0 if a.hi <= b.lo else 1 if b.hi <= a.lo else None
 
 
+def _among_truths(pick: Callable[..., int | None]) -> Callable[..., int | None]:
+    """The same choice, made only where both operands are 0 or 1."""
+
+    def choose(a: Interval, b: Interval) -> int | None:
+        return pick(a, b) if a.inside(0, 1) and b.inside(0, 1) else None
+
+    return choose
+
+
 def _pick_branch(condition: Interval, a: Interval, b: Interval) -> int | None:
     return 1 if condition.lo == 1 else 2 if condition.hi == 0 else None
 
@@ -352,8 +361,8 @@ _LOGICAL = {
     "i": "(({0} != 0) %s ({1} != 0))",
 }
 for _name, _numpy, _symbol, _rule, _choice in (
-    ("logical_and", np.logical_and, "&", ranges.both, _pick_smaller),
-    ("logical_or", np.logical_or, "|", ranges.either, _pick_larger),
+    ("logical_and", np.logical_and, "&", ranges.both, _among_truths(_pick_smaller)),
+    ("logical_or", np.logical_or, "|", ranges.either, _among_truths(_pick_larger)),
     ("logical_xor", np.logical_xor, "^", lambda a, b: ranges.BOOL, None),
 ):
     _row(_name, 2, _numpy, {k: v % _symbol for k, v in _LOGICAL.items()}, result=_boolean,
