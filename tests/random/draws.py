@@ -1,0 +1,117 @@
+"""Draws whose numbers are compared with those of JAX: name, and the call on a `random` module.
+
+`record.py` writes what JAX gives to `numbers.npz`; `test_numbers.py` compares.  The calls are in
+the subset of names and arguments that both have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Draw = Callable[[Any, Callable[[int], Any]], Any]
+P = np.array([0.1, 0.2, 0.3, 0.4])
+LOGITS = np.arange(12.0).reshape(3, 4) / 4
+TABLE = np.arange(24).reshape(4, 6)
+
+# Equal bit for bit.
+EXACT: dict[str, Draw] = {
+    "key zero": lambda r, k: k(0),
+    "key negative": lambda r, k: k(-1),
+    "key wide": lambda r, k: k(2**40 + 7),
+    "key int32": lambda r, k: r.PRNGKey(np.int32(-5)),
+    "key uint32": lambda r, k: r.PRNGKey(np.uint32(4_000_000_000)),
+    "split": lambda r, k: r.split(k(3)),
+    "split five": lambda r, k: r.split(k(3), 5),
+    "split shape": lambda r, k: r.split(k(3), (2, 3)),
+    "fold_in": lambda r, k: r.fold_in(k(3), 17),
+    "fold_in negative": lambda r, k: r.fold_in(k(3), np.int64(-1)),
+    "bits": lambda r, k: r.bits(k(1), (3, 4)),
+    "bits u32": lambda r, k: r.bits(k(1), (7,), "uint32"),
+    "bits u16": lambda r, k: r.bits(k(1), (7,), "uint16"),
+    "bits u8": lambda r, k: r.bits(k(1), (7,), "uint8"),
+    "bits one": lambda r, k: r.bits(k(1)),
+    "uniform one": lambda r, k: r.uniform(k(2)),
+    "uniform": lambda r, k: r.uniform(k(2), (50,)),
+    "uniform f32": lambda r, k: r.uniform(k(2), (50,), "float32"),
+    "uniform f16": lambda r, k: r.uniform(k(2), (50,), "float16"),
+    "uniform bounds": lambda r, k: r.uniform(k(2), (500,), "float64", -1.5, 2.7),
+    "uniform bounds f32": lambda r, k: r.uniform(k(2), (500,), "float32", -1.5, 2.7),
+    "uniform wide": lambda r, k: r.uniform(k(2), (50,), "float64", 0, 10),
+    "randint": lambda r, k: r.randint(k(4), (50,), 0, 10),
+    "randint i32": lambda r, k: r.randint(k(4), (50,), -5, 1000, "int32"),
+    "randint u8": lambda r, k: r.randint(k(4), (20,), 0, 256, "uint8"),
+    "randint i8": lambda r, k: r.randint(k(4), (20,), -128, 128, "int8"),
+    "randint wide": lambda r, k: r.randint(k(4), (20,), 0, 2**40),
+    "randint empty": lambda r, k: r.randint(k(4), (20,), 5, 5),
+    "randint whole": lambda r, k: r.randint(k(4), (20,), 0, 2**31, "int32"),
+    "randint arrays": lambda r, k: r.randint(k(4), (3, 2), np.array([0, 1]), np.array([10, 100])),
+    "bernoulli": lambda r, k: r.bernoulli(k(5), 0.3, (50,)),
+    "bernoulli arrays": lambda r, k: r.bernoulli(k(5), np.array([0.1, 0.9]), (20, 2)),
+    "bernoulli f32": lambda r, k: r.bernoulli(k(5), np.float32(0.3), (20,)),
+    "bernoulli high": lambda r, k: r.bernoulli(k(5), 0.3, (50,), "high"),
+    "rademacher": lambda r, k: r.rademacher(k(5), (20,)),
+    "permutation": lambda r, k: r.permutation(k(8), 100),
+    "permutation rows": lambda r, k: r.permutation(k(8), TABLE),
+    "permutation columns": lambda r, k: r.permutation(k(8), TABLE, axis=1),
+    "permutation apart": lambda r, k: r.permutation(k(8), TABLE, axis=1, independent=True),
+    "choice": lambda r, k: r.choice(k(9), 20, (7,)),
+    "choice once": lambda r, k: r.choice(k(9), 20, (7,), replace=False),
+    "choice of": lambda r, k: r.choice(k(9), np.linspace(0, 1, 9), (4, 3)),
+    "choice weighted": lambda r, k: r.choice(k(9), 4, (12,), p=P),
+    "choice weighted once": lambda r, k: r.choice(k(9), 4, (3,), replace=False, p=P),
+    "choice columns": lambda r, k: r.choice(k(9), LOGITS, (5,), axis=1),
+    "categorical": lambda r, k: r.categorical(k(11), np.log(P), shape=(30,)),
+    "categorical rows": lambda r, k: r.categorical(k(11), LOGITS),
+    "categorical axis": lambda r, k: r.categorical(k(11), LOGITS, axis=0, shape=(5, 4)),
+    "categorical once": lambda r, k: r.categorical(k(11), LOGITS[0], shape=(3,), replace=False),
+    "poisson": lambda r, k: r.poisson(k(16), 3.0, (50,)),
+    "poisson arrays": lambda r, k: r.poisson(
+        k(16), np.array([0.0, 0.5, 9.0, 20.0, 300.0]), (20, 5)
+    ),
+    "binomial": lambda r, k: r.binomial(k(17), 10, 0.3, (50,)),
+    "binomial arrays": lambda r, k: r.binomial(
+        k(17), np.array([5.0, 100.0, 1000.0]), np.array([0.9, 0.5, 0.02]), (20, 3)
+    ),
+    "multinomial": lambda r, k: r.multinomial(k(17), 20.0, P),
+    "geometric": lambda r, k: r.geometric(k(12), 0.2, (20,)),
+}
+
+# Equal but for the rounding of the functions they are made of.
+CLOSE: dict[str, Draw] = {
+    "normal": lambda r, k: r.normal(k(6), (50,)),
+    "normal f32": lambda r, k: r.normal(k(6), (50,), "float32"),
+    "normal complex": lambda r, k: r.normal(k(6), (10,), "complex128"),
+    "truncated_normal": lambda r, k: r.truncated_normal(k(7), -1.0, 2.0, (50,)),
+    "gumbel": lambda r, k: r.gumbel(k(10), (20,)),
+    "gumbel high": lambda r, k: r.gumbel(k(10), (20,), mode="high"),
+    "exponential": lambda r, k: r.exponential(k(12), (20,)),
+    "laplace": lambda r, k: r.laplace(k(12), (20,)),
+    "logistic": lambda r, k: r.logistic(k(12), (20,)),
+    "cauchy": lambda r, k: r.cauchy(k(12), (20,)),
+    "pareto": lambda r, k: r.pareto(k(12), 2.5, (20,)),
+    "lognormal": lambda r, k: r.lognormal(k(12), 0.5, (20,)),
+    "maxwell": lambda r, k: r.maxwell(k(12), (20,)),
+    "double_sided_maxwell": lambda r, k: r.double_sided_maxwell(k(12), 1.0, 2.0, (5,)),
+    "weibull_min": lambda r, k: r.weibull_min(k(12), 1.5, 2.0, (20,)),
+    "rayleigh": lambda r, k: r.rayleigh(k(12), np.float64(1.5), (20,)),
+    "wald": lambda r, k: r.wald(k(12), np.float64(1.5), (20,)),
+    "triangular": lambda r, k: r.triangular(k(12), 0.0, 0.3, 1.0, (20,)),
+    "generalized_normal": lambda r, k: r.generalized_normal(k(12), 1.5, (20,)),
+    "ball": lambda r, k: r.ball(k(12), 3, 2, (5,)),
+    "multivariate_normal": lambda r, k: r.multivariate_normal(
+        k(13), np.array([1.0, 2.0]), np.array([[2.0, 0.5], [0.5, 1.0]]), (5,)
+    ),
+    "orthogonal": lambda r, k: r.orthogonal(k(13), 3),
+    "orthogonal wide": lambda r, k: r.orthogonal(k(13), 2, (2,), m=3),
+    "gamma": lambda r, k: r.gamma(k(14), np.array([0.1, 0.5, 1.0, 3.0, 50.0]), (40, 5)),
+    "gamma f32": lambda r, k: r.gamma(k(14), 2.0, (50,), "float32"),
+    "loggamma": lambda r, k: r.loggamma(k(14), 0.05, (50,)),
+    "beta": lambda r, k: r.beta(k(15), 0.5, 2.0, (20,)),
+    "dirichlet": lambda r, k: r.dirichlet(k(15), np.array([0.5, 1.0, 2.0]), (6,)),
+    "chisquare": lambda r, k: r.chisquare(k(15), 3.0, (20,)),
+    "t": lambda r, k: r.t(k(15), 3.0, (20,)),
+    "f": lambda r, k: r.f(k(15), 3.0, 5.0, (20,)),
+}
