@@ -173,3 +173,39 @@ WELFORD = register(
         reduce=_welford_reduce,
     )
 )
+
+
+def _recurrence_combine(a: Components, b: Components) -> Components:
+    """Composes two steps h -> value + factor * h, the earlier one first."""
+    return ops.add(b[0], ops.mul(b[1], a[0])), ops.mul(a[1], b[1])
+
+
+RECURRENCE = register(
+    Monoid(
+        name="recurrence",
+        components=("value", "factor"),
+        component_dtypes=lambda dtype: (dtype, dtype),
+        identity=lambda dtype: (0, 1),
+        combine=_recurrence_combine,
+        exact=False,
+    )
+)
+
+
+def _logaddexp_combine(a: Components, b: Components) -> Components:
+    """The logarithm of a sum of exponentials; infinite results are the larger operand."""
+    high, low = ops.max(a[0], b[0]), ops.min(a[0], b[0])
+    total = ops.add(high, ops.log1p(ops.exp(ops.sub(low, high))))
+    return (ops.where(ops.isinf(high), high, total),)
+
+
+LOGADDEXP = register(
+    Monoid(
+        name="logaddexp",
+        components=("value",),
+        component_dtypes=lambda dtype: (dtype,),
+        identity=lambda dtype: (float("-inf"),),
+        combine=_logaddexp_combine,
+        exact=False,
+    )
+)

@@ -17,7 +17,7 @@ from stax.dtypes import accumulator
 from stax.loops import construct
 from stax.loops.layout import Index, Shape
 from stax.loops.monoids import monoid
-from stax.loops.nodes import Loader, Pointwise
+from stax.loops.nodes import Loader, Pointwise, Scan
 from stax.loops.ops import Value, ops
 from stax.loops.scalar_ops import compute_dtype, is_half
 from stax.loops.symbolic import Expr
@@ -160,6 +160,26 @@ def scan(name: str) -> Callable[..., TensorNode]:
         )
 
     return rule
+
+
+def linear_recurrence(
+    ctx: Lowering, a: TensorNode, b: TensorNode, *, axis: int, reverse: bool
+) -> TensorNode:
+    """h with h[i] = a[i] * h[i-1] + b[i] along `axis`."""
+    if b.dtype.kind == "c" or b.dtype.kind not in "fV":
+        return NotImplemented  # type: ignore[no-any-return]  # complex numbers: NumPy's rule
+    wide = compute_dtype(accumulator(b.dtype))
+    factor, value = construct.cast(a, wide).loader(), construct.cast(b, wide).loader()
+    data = Scan(
+        ranges=b.shape,
+        axis=axis,
+        inner_fn=lambda index: (value(index), factor(index)),
+        monoid=monoid("recurrence"),
+        dtype=b.dtype,
+        acc_dtype=wide,
+        reverse=reverse,
+    )
+    return loop_tensor(data, (a, b))
 
 
 # ----------------------------------------------------------------------------------- indexed access

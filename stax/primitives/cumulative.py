@@ -148,12 +148,30 @@ def _recurrence_impl(a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
     wide = accumulator(b.dtype)
     a = np.moveaxis(a, axis, 0).astype(wide, copy=False)
     b = np.moveaxis(b, axis, 0).astype(wide, copy=False)
-    out = np.empty_like(b)
-    state = np.zeros(b.shape[1:], wide)
-    for k in range(len(b))[:: -1 if reverse else 1]:
-        state = a[k] * state + b[k]
-        out[k] = state
-    return np.moveaxis(out, 0, axis)
+    if reverse:
+        a, b = a[::-1], b[::-1]
+    out = None
+    if len(b) > 256 and b.size < 64 * len(b):
+        out = _doubled(a, b)
+    if out is None or not np.isfinite(out).all():
+        out = np.empty_like(b)
+        state = np.zeros(b.shape[1:], wide)
+        for k in range(len(b)):
+            state = a[k] * state + b[k]
+            out[k] = state
+    return np.moveaxis(out[::-1] if reverse else out, 0, axis)
+
+
+def _doubled(a: Any, b: Any) -> Any:
+    """The recurrence along axis 0 in log2(n) vectorised rounds, for long and narrow arrays."""
+    factor, state = a.copy(), b.copy()
+    step = 1
+    with np.errstate(all="ignore"):
+        while step < len(b):
+            state[step:] += factor[step:] * state[:-step].copy()
+            factor[step:] *= factor[:-step].copy()
+            step *= 2
+    return state
 
 
 def _recurrence_jvp(primals: Any, outs: Any, tangents: Any, *, axis: int, reverse: bool) -> Any:
@@ -189,7 +207,7 @@ linear_recurrence_p = Primitive(
     jvp=_recurrence_jvp,
     transpose=_recurrence_transpose,
     batch=_recurrence_batch,
-    lower=FALLBACK,
+    lower=rules.linear_recurrence,
     cost=_recurrence_cost,
     recompute=Recompute.EXPENSIVE,
 )
@@ -298,7 +316,11 @@ def _cumlogsumexp_jvp(primals: Any, outs: Any, tangents: Any, *, axis: int, reve
 
 
 cumlogsumexp_p = _cumulative(
-    "cumlogsumexp", impl=_cumlogsumexp_impl, jvp=_cumlogsumexp_jvp, accepts=is_float
+    "cumlogsumexp",
+    impl=_cumlogsumexp_impl,
+    jvp=_cumlogsumexp_jvp,
+    accepts=is_float,
+    lower=rules.scan("logaddexp"),
 )
 
 

@@ -22,6 +22,8 @@ def elements(m: Monoid, dtype: str, n: int = 10) -> tuple[np.ndarray, ...]:
         values = rng.integers(-3, 4, n).astype(kind)
     if m.name == "welford":
         return np.arange(1.0, n + 1), rng.standard_normal(n), rng.random(n)
+    if m.name == "recurrence":
+        return tuple(rng.integers(-3, 4, n).astype(kind) for _ in m.components)
     extra = [np.arange(n) for _ in m.components[1:]]
     return (values, *extra)
 
@@ -29,7 +31,7 @@ def elements(m: Monoid, dtype: str, n: int = 10) -> tuple[np.ndarray, ...]:
 def dtypes_of(m: Monoid) -> list[str]:
     if m.name in ("any", "all"):
         return ["bool"]
-    return {"xor": ["int64"], "welford": ["float64"]}.get(m.name, ["float64", "int64", "float32"])
+    return {"xor": ["int64"], "welford": ["float64"], "logaddexp": ["float64"]}.get(m.name, ["float64", "int64", "float32"])
 
 
 CASES = [(m, d) for m in MONOIDS.values() for d in dtypes_of(m)]
