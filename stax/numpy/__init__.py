@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from stax.numpy import fft as fft
+from stax.numpy import linalg as linalg
 from stax.numpy import methods as methods
 from stax.numpy import operators as operators
 from stax.numpy import reductions as _reductions

@@ -1,0 +1,252 @@
+"""Functions of matrices and structured systems: expm, sqrtm, Sylvester equations, banded systems.
+
+Input: stacks of matrices.  Output: rows beside the functions that bind them.  The derivative of
+expm is one block of expm([[a, e], [0, a]]), and the derivative of that is again such a block; the
+derivative of sqrtm solves a Sylvester equation.  A banded matrix is given by its diagonals, as in
+`scipy.linalg.solve_banded`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import Aval
+from stax.core.primitive import Linear, Zero
+from stax.core.trace import bind1
+from stax.errors import ShapeError
+from stax.primitives import elementwise as el
+from stax.primitives.linalg_algebra import (
+    check_stack,
+    columns,
+    given,
+    matmul,
+    matrix_row,
+    mt,
+    per_matrix,
+    rows,
+    total,
+)
+from stax.primitives.linalg_library import exponential, scipy_linalg
+from stax.primitives.shapes import concatenate, pad, scalar_zero, zeros
+
+
+def _square_aval(op: str) -> Any:
+    def abstract(*avals: Aval, **params: Any) -> Aval:
+        check_stack(op, avals, square=len(avals))
+        return avals[0].strong()
+
+    return abstract
+
+
+# ------------------------------------------------------------------------------------- expm
+
+
+def _expm_jvp(primals: Any, out: Any, tangents: Any) -> Any:
+    return expm_frechet(primals[0], tangents[0])
+
+
+expm_p = matrix_row(
+    "expm",
+    abstract_eval=_square_aval("expm"),
+    impl=lambda a: per_matrix(exponential, a),
+    jvp=_expm_jvp,
+)
+
+
+def expm(a: Any) -> Any:
+    """The exponentials of square matrices."""
+    return bind1(expm_p, a)
+
+
+def _frechet_impl(a: Any, e: Any) -> Any:
+    n = a.shape[-1]
+    whole = np.concatenate(
+        [np.concatenate([a, e], -1), np.concatenate([np.zeros_like(a), a], -1)], -2
+    )
+    return np.ascontiguousarray(per_matrix(exponential, whole)[..., :n, n:])
+
+
+def _blocks(corner: Any, diagonal: Any) -> Any:
+    """[[diagonal, corner], [0, diagonal]]."""
+    n = len(diagonal.shape)
+    top = concatenate([diagonal, corner], n - 1)
+    bottom = concatenate([zeros(diagonal.shape, diagonal.dtype), diagonal], n - 1)
+    return concatenate([top, bottom], n - 2)
+
+
+def _frechet_jvp(primals: Any, out: Any, tangents: Any) -> Any:
+    (a, e), (ta, te) = primals, tangents
+    change = None
+    if given(ta):
+        n = a.shape[-1]
+        wide = expm_frechet(_blocks(e, a), _blocks(zeros(a.shape, a.dtype), ta))
+        change = columns(rows(wide, 0, n), n, 2 * n)
+    return total(expm_frechet(a, te) if given(te) else None, change)
+
+
+def _frechet_transpose(ct: Any, a: Any, e: Any) -> tuple[Any, Any]:
+    assert isinstance(e, Linear)
+    return None, Zero(e.aval) if isinstance(ct, Zero) else expm_frechet(mt(a), ct)
+
+
+expm_frechet_p = matrix_row(
+    "expm_frechet",
+    abstract_eval=_square_aval("expm_frechet"),
+    impl=_frechet_impl,
+    jvp=_frechet_jvp,
+    transpose=_frechet_transpose,
+)
+
+
+def expm_frechet(a: Any, e: Any) -> Any:
+    """The derivative of expm at `a` along `e`."""
+    return bind1(expm_frechet_p, a, e)
+
+
+# --------------------------------------------------------------------------------- Sylvester
+
+
+def _sylvester_aval(a: Aval, b: Aval, q: Aval) -> Aval:
+    check_stack("solve_sylvester", (a, b, q), square=2)
+    if q.shape[-2:] != (a.shape[-1], b.shape[-1]):
+        raise ShapeError(
+            f"the right-hand side must be {a.shape[-1]} by {b.shape[-1]}",
+            op="solve_sylvester",
+            operands=[a, b, q],
+        )
+    return q.strong()
+
+
+def _sylvester_impl(a: Any, b: Any, q: Any) -> Any:
+    solver = scipy_linalg("solve_sylvester").solve_sylvester
+    return per_matrix(lambda x, y, z: np.asarray(solver(x, y, z), z.dtype), a, b, q)
+
+
+def _sylvester_jvp(primals: Any, x: Any, tangents: Any) -> Any:
+    (a, b, _), (ta, tb, tq) = primals, tangents
+    right = total(
+        tq if given(tq) else None,
+        el.neg(matmul(ta, x)) if given(ta) else None,
+        el.neg(matmul(x, tb)) if given(tb) else None,
+    )
+    return solve_sylvester(a, b, right)
+
+
+def _sylvester_transpose(ct: Any, a: Any, b: Any, q: Any) -> tuple[Any, Any, Any]:
+    assert isinstance(q, Linear)
+    if isinstance(ct, Zero):
+        return None, None, Zero(q.aval)
+    return None, None, solve_sylvester(mt(a), mt(b), ct)
+
+
+sylvester_p = matrix_row(
+    "solve_sylvester",
+    abstract_eval=_sylvester_aval,
+    impl=_sylvester_impl,
+    jvp=_sylvester_jvp,
+    transpose=_sylvester_transpose,
+)
+
+
+def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
+    """The matrices X of a X + X b = q."""
+    return bind1(sylvester_p, a, b, q)
+
+
+def _sqrtm_impl(a: Any) -> Any:
+    root = scipy_linalg("sqrtm").sqrtm
+    return per_matrix(lambda x: np.asarray(root(x)).astype(x.dtype, copy=False), a)
+
+
+sqrtm_p = matrix_row(
+    "sqrtm",
+    abstract_eval=_square_aval("sqrtm"),
+    impl=_sqrtm_impl,
+    jvp=lambda primals, out, tangents: solve_sylvester(out, out, tangents[0]),
+)
+
+
+def sqrtm(a: Any) -> Any:
+    """The principal square roots of square matrices, in their dtype."""
+    return bind1(sqrtm_p, a)
+
+
+# ------------------------------------------------------------------------------------ banded
+
+
+def _banded_aval(bands: Aval, b: Aval, *, lower: int, upper: int) -> Aval:
+    check_stack("solve_banded", (bands, b))
+    if bands.shape[-2] != lower + upper + 1 or bands.shape[-1] != b.shape[-2]:
+        raise ShapeError(
+            f"a matrix of {lower} lower and {upper} upper diagonals is given as "
+            f"{lower + upper + 1} rows of {b.shape[-2]} here",
+            op="solve_banded",
+            operands=[bands, b],
+        )
+    return b.strong()
+
+
+def _banded_impl(bands: Any, b: Any, *, lower: int, upper: int) -> Any:
+    solver = scipy_linalg("solve_banded").solve_banded
+    return per_matrix(lambda m, x: np.asarray(solver((lower, upper), m, x), x.dtype), bands, b)
+
+
+def banded_product(bands: Any, x: Any, lower: int, upper: int) -> Any:
+    """The banded matrix times `x`: row k of `bands` is diagonal upper - k, aligned by column."""
+    n = x.shape[-2]
+    flat = (0,) * (len(x.shape) - 2)
+    out = None
+    for k in range(lower + upper + 1):
+        offset = upper - k
+        if abs(offset) >= n:
+            continue
+        band = mt(rows(bands, k, k + 1))
+        moved = el.mul(band, x)
+        # Column j of diagonal d stands in row j - d.
+        zero = scalar_zero(x.dtype)
+        moved = pad(moved, zero, (*flat, -offset, 0), (*flat, offset, 0))
+        out = moved if out is None else el.add(out, moved)
+    return out
+
+
+def transposed_bands(bands: Any, lower: int, upper: int) -> Any:
+    """The diagonals of the transposed matrix."""
+    n = bands.shape[-1]
+    flat = (0,) * (len(bands.shape) - 2)
+    parts = []
+    for k in range(lower + upper, -1, -1):
+        offset = max(-n, min(n, upper - k))
+        band = rows(bands, k, k + 1)
+        zero = scalar_zero(bands.dtype)
+        parts.append(pad(band, zero, (*flat, 0, -offset), (*flat, 0, offset)))
+    return concatenate(parts, len(bands.shape) - 2)
+
+
+def _banded_jvp(primals: Any, x: Any, tangents: Any, *, lower: int, upper: int) -> Any:
+    (bands, _), (tm, tb) = primals, tangents
+    change = el.neg(banded_product(tm, x, lower, upper)) if given(tm) else None
+    return solve_banded(bands, total(tb if given(tb) else None, change), lower, upper)
+
+
+def _banded_transpose(ct: Any, bands: Any, b: Any, *, lower: int, upper: int) -> tuple[Any, Any]:
+    assert isinstance(b, Linear)
+    if isinstance(ct, Zero):
+        return None, Zero(b.aval)
+    return None, solve_banded(transposed_bands(bands, lower, upper), ct, upper, lower)
+
+
+banded_p = matrix_row(
+    "solve_banded",
+    abstract_eval=_banded_aval,
+    impl=_banded_impl,
+    jvp=_banded_jvp,
+    transpose=_banded_transpose,
+    cost=lambda in_avals, out_avals, params: 8 * in_avals[0].size,
+)
+
+
+def solve_banded(bands: Any, b: Any, lower: int, upper: int) -> Any:
+    """X of A X = b for a banded A, given by its diagonals from the uppermost down."""
+    return bind1(banded_p, bands, b, lower=lower, upper=upper)
