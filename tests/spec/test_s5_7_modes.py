@@ -1,4 +1,4 @@
-"""S5.7: forward mode keeps nothing, Jacobians are one batched pass, hvp costs a constant multiple."""
+"""S5.7: forward mode keeps nothing, Jacobians are one batched pass, an hvp a constant multiple."""
 
 from __future__ import annotations
 
