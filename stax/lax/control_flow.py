@@ -1,31 +1,42 @@
-"""`stax.lax`, control flow: branches and loops on traced values, under JAX's names.
+"""`stax.lax`, loops: `scan`, `while_loop` and `fori_loop`, under JAX's names.
 
 Input: Python functions over pytrees and their arguments.  Output: their results, from one
 equation that carries the functions as graphs, so a loop costs the same to trace whatever its
 length and compiles to a loop.  Types are checked here: what a loop carries keeps its structure,
-shapes and dtypes; branches agree.  Python scalars among the initial carries are weak: they take
-the dtype that the body gives them.
+shapes and dtypes.  Python scalars among the initial carries are weak: they take the dtype that
+the body gives them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from stax.core.aval import Aval, aval_of
-from stax.core.functionalize import mark_arguments
-from stax.core.graph import Graph
 from stax.core.source import user_source
-from stax.core.staging import eval_graph, lift_constants, stage
-from stax.core.trace import bind
+from stax.core.trace import EVAL, STATE, bind
 from stax.dtypes import is_integer, promote
-from stax.errors import DtypeError, PytreeError, ShapeError, StaticArgumentError, StaxError
+from stax.errors import (
+    ConcretizationError,
+    DtypeError,
+    PytreeError,
+    ShapeError,
+    StaticArgumentError,
+    StaxError,
+)
+from stax.lax.concrete_loops import (
+    ConcreteCarry,
+    Settle,
+    concrete_scan,
+    runs_concretely,
+)
+from stax.lax.staged import Staged, staged
 from stax.numpy.promotion import array_like, coerce
 from stax.primitives.casts import convert
-from stax.primitives.elementwise import add, lt, maximum, minimum, ne
+from stax.primitives.elementwise import add, lt
 from stax.primitives.families import literal
 from stax.primitives.shapes import concatenate
 from stax.pytree import (
@@ -40,57 +51,13 @@ from stax.pytree import (
 )
 from stax.transforms.arguments import check_leaves, finished, name_of
 from stax.transforms.checkpoint import checkpoint as checkpointed
-from stax.transforms.control_cond import cond_p
-from stax.transforms.control_graphs import with_leading_inputs
 from stax.transforms.control_scan import scan_p
 from stax.transforms.control_while import while_p
 from stax.transforms.jvp import known_value
 
-__all__ = ["cond", "fori_loop", "scan", "switch", "while_loop"]
+__all__ = ["fori_loop", "scan", "while_loop"]
 
 Function = Callable[..., Any]
-_MISSING: Any = object()
-
-
-class Staged(NamedTuple):
-    """A function as a graph, whose first inputs are `consts`: outer traced values it reads."""
-
-    graph: Graph
-    consts: list[Any]
-    tree: PyTreeDef
-
-    def returning(self, dtypes: Sequence[Any]) -> Staged:
-        """The same with its results converted to these dtypes."""
-        if all(a.dtype == d for a, d in zip(self.graph.out_avals, dtypes, strict=True)):
-            return self
-        inner = self.graph
-
-        def fun(*values: Any) -> list[Any]:
-            outs = eval_graph(inner, values)
-            return [
-                v if aval_of(v).dtype == d else convert(v, d)
-                for v, d in zip(outs, dtypes, strict=True)
-            ]
-
-        return self._replace(graph=stage(fun, inner.in_avals, name=inner.name))
-
-
-def staged(fun: Function, treedef: PyTreeDef, avals: Sequence[Aval]) -> Staged:
-    """`fun`, called with the arguments that `treedef` makes of values of these types."""
-    trees: list[PyTreeDef] = []
-
-    def flat(*values: Any) -> list[Any]:
-        mark_arguments(values)
-        outs, tree = tree_flatten(fun(*tree_unflatten(treedef, values)))
-        check_leaves(outs, f"results of {name_of(fun)}")
-        trees.append(tree)
-        return outs
-
-    graph, consts = lift_constants(stage(flat, avals, name=name_of(fun)))
-    return Staged(graph, consts, trees[-1])
-
-
-# --- loops --------------------------------------------------------------------------------------
 
 
 def scan(
@@ -155,9 +122,23 @@ def scan(
 
     flat.__name__ = name_of(f)
     treedef = tree_structure((init, xs))
-    body, values = _with_fixed_carry(
-        lambda avals: staged(flat, treedef, [*avals, *slices]), leaves, init, "scan", name_of(f)
-    )
+
+    def concretely() -> tuple[Any, Any]:
+        state = ConcreteCarry(leaves, carry_tree, _settling(init, "scan", name_of(f)))
+        found, ys = concrete_scan(flat, state, xs_leaves, xs_tree, steps, bool(reverse))
+        return tree_unflatten(carry_tree, finished(found, leaves)), ys
+
+    if steps and STATE.trace is EVAL:
+        return concretely()
+    try:
+        body, values = _with_fixed_carry(
+            lambda avals: staged(flat, treedef, [*avals, *slices]), leaves, init, "scan", name_of(f)
+        )
+    except ConcretizationError:
+        # The body needs numbers; they are known when only derivatives are being taken.
+        if steps and runs_concretely():
+            return concretely()
+        raise
     outs = bind(
         scan_p,
         *body.consts,
@@ -244,11 +225,22 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         return new
 
     flat.__name__ = name_of(body_fun)
+    if STATE.trace is EVAL:
+        state = ConcreteCarry(leaves, tree, _settling(init_val, "while_loop", name_of(body_fun)))
+        started = False
+        while _holds(cond_fun, state.value()):
+            started = state.advance(flat(state.value())) or started
+        if started:
+            return tree_unflatten(tree, finished(state.leaves, leaves))
     body, values = _with_fixed_carry(
-        lambda avals: staged(flat, treedef, avals), leaves, init_val, "while_loop", name_of(body_fun)
+        lambda avals: staged(flat, treedef, avals),
+        leaves,
+        init_val,
+        "while_loop",
+        name_of(body_fun),
     )
     test = staged(cond_fun, treedef, body.graph.in_avals[len(body.consts) :])
-    _check_condition(test, cond_fun)
+    _check_condition(test.graph.out_avals, cond_fun)
     outs = bind(
         while_p,
         *test.consts,
@@ -262,8 +254,14 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     return tree_unflatten(tree, finished(outs, leaves))
 
 
-def _check_condition(test: Staged, cond_fun: Function) -> None:
-    avals = test.graph.out_avals
+def _holds(cond_fun: Function, value: Any) -> bool:
+    leaves = tree_leaves(cond_fun(value))
+    check_leaves(leaves, f"results of {name_of(cond_fun)}")
+    _check_condition([aval_of(v) for v in leaves], cond_fun)
+    return bool(leaves[0])
+
+
+def _check_condition(avals: Sequence[Aval], cond_fun: Function) -> None:
     if len(avals) == 1 and not avals[0].shape and avals[0].dtype == np.dtype(bool):
         return
     raise DtypeError(
@@ -339,151 +337,6 @@ def _bound(value: Any, name: str) -> Any:
     return value[()] if isinstance(value, np.ndarray) else value
 
 
-# --- branches -----------------------------------------------------------------------------------
-
-
-def cond(
-    pred: Any,
-    true_fun: Function,
-    false_fun: Function,
-    *operands: Any,
-    operand: Any = _MISSING,
-    linear: Any = None,
-) -> Any:
-    """`true_fun(*operands)` where `pred` holds, else `false_fun(*operands)`.
-
-    Both are traced and must give the same structure and types; one of them runs. Under `vmap`
-    with a `pred` that differs between examples both run and each example takes its own result.
-
-    Args:
-      pred: a scalar; a number counts as true when it is not zero.
-      operand: a single operand, JAX's older form.
-      linear: accepted for compatibility, without effect.
-
-    >>> cond(True, np.sin, np.cos, 0.0)
-    0.0
-    """
-    if operand is not _MISSING:
-        operands = (*operands, operand)
-    pred = array_like(pred, "cond")
-    aval = aval_of(pred)
-    if aval.shape:
-        raise ShapeError(
-            "cond: the predicate must be a scalar",
-            operands=[f"pred: {aval}"],
-            where=user_source() or None,
-            hint="use np.where to choose element by element, or np.any / np.all to reduce",
-        )
-    for fun in (true_fun, false_fun):
-        if not callable(fun):
-            raise TypeError(f"cond takes functions, got {type(fun).__name__}")
-    known = known_value(pred)
-    if known is None and aval.dtype != np.dtype(bool):
-        pred = ne(pred, literal(0, pred))
-    index = convert(pred, np.dtype(np.int32)) if known is None else int(bool(known))
-    return _branch(index, (false_fun, true_fun), operands, "cond")
-
-
-def switch(
-    index: Any, branches: Sequence[Function], *operands: Any, operand: Any = _MISSING
-) -> Any:
-    """`branches[index](*operands)`; an index out of range means the first or the last branch.
-
-    All branches are traced and must give the same structure and types; one of them runs.
-
-    >>> switch(1, [np.sin, np.cos], 0.0)
-    1.0
-    """
-    if operand is not _MISSING:
-        operands = (*operands, operand)
-    functions = tuple(branches)
-    if not functions or not all(map(callable, functions)):
-        raise TypeError("switch takes a sequence of at least one function")
-    index = array_like(index, "switch")
-    aval = aval_of(index)
-    if aval.shape or not is_integer(aval.dtype):
-        raise DtypeError(
-            "switch: the index must be an integer scalar",
-            operands=[f"index: {aval}"],
-            where=user_source() or None,
-        )
-    known = known_value(index)
-    if known is None:
-        last = len(functions) - 1
-        index = convert(clamped(index, last), np.dtype(np.int32))
-    else:
-        index = min(max(int(known), 0), len(functions) - 1)
-    return _branch(index, functions, operands, "switch")
-
-
-def clamped(index: Any, last: int) -> Any:
-    """`index` moved into 0 ... last, before a narrower type could wrap it around."""
-    top = literal(min(last, np.iinfo(aval_of(index).dtype).max), index)
-    return minimum(maximum(index, literal(0, index)), top)
-
-
-def _branch(index: Any, functions: Sequence[Function], operands: Any, op: str) -> Any:
-    leaves = tree_leaves(operands)
-    check_leaves(leaves, f"operands of {op}")
-    treedef = tree_structure(operands)
-    avals = [aval_of(leaf) for leaf in leaves]
-    found = [staged(fun, treedef, avals) for fun in functions]
-    found = _agreeing(found, functions, op)
-    tree = found[0].tree
-    if isinstance(index, int):
-        taken = found[index]
-        outs = eval_graph(taken.graph, [*taken.consts, *leaves])
-        return tree_unflatten(tree, finished(outs, leaves))
-    consts = [c for f in found for c in f.consts]
-    graphs = []
-    start = 0
-    for f in found:
-        own = range(start, start + len(f.consts))
-        graphs.append(with_leading_inputs(f.graph, [aval_of(c) for c in consts], own))
-        start += len(f.consts)
-    outs = bind(cond_p, index, *consts, *leaves, branches=tuple(graphs))
-    return tree_unflatten(tree, outs)
-
-
-def _agreeing(found: list[Staged], functions: Sequence[Function], op: str) -> list[Staged]:
-    """The branches with results of common types; weak results take the type of the others."""
-    first = found[0]
-    for other, fun in zip(found[1:], functions[1:], strict=True):
-        if other.tree != first.tree:
-            raise PytreeError(
-                f"{op}: branches must return the same structure: {name_of(functions[0])} returns "
-                f"{first.tree}, {name_of(fun)} returns {other.tree}",
-                where=user_source() or None,
-            )
-    paths = [keystr(p) for p, _ in tree_flatten_with_path(
-        tree_unflatten(first.tree, range(first.tree.num_leaves))
-    )[0]]
-    dtypes = []
-    for path, avals in zip(paths, zip(*(f.graph.out_avals for f in found), strict=True), strict=True):
-        strong = {a.dtype for a in avals if not a.weak}
-        shapes = {a.shape for a in avals}
-        weak = [a.dtype for a in avals if a.weak]
-        if len(shapes) > 1 or len(strong) > 1:
-            kind = ShapeError if len(shapes) > 1 else DtypeError
-            raise _disagreement(kind, path, avals, functions, op)
-        dtype = promote(strong, weak)
-        if strong and dtype not in strong:
-            raise _disagreement(DtypeError, path, avals, functions, op)
-        dtypes.append(dtype)
-    return [f.returning(dtypes) for f in found]
-
-
-def _disagreement(
-    kind: type[StaxError], path: str, avals: Sequence[Aval], functions: Sequence[Function], op: str
-) -> StaxError:
-    return kind(
-        f"{op}: branches must return the same types; result{path} differs",
-        operands=[f"{name_of(f)}: {a}" for f, a in zip(functions, avals, strict=True)],
-        where=user_source() or None,
-        hint="convert with .astype, or broadcast, in the branches",
-    )
-
-
 # --- types of carries ---------------------------------------------------------------------------
 
 
@@ -504,13 +357,10 @@ def _with_fixed_carry(
     Weak initial values take the type that the body gives them; then it is traced again.
     """
     avals = [aval_of(v) for v in leaves]
-    paths = [keystr(p) for p, _ in tree_flatten_with_path(init)[0]]
+    settle = _settling(init, op, name)
     for _ in range(2 * len(avals) + 1):
         body = stage_body(avals)
-        new = [
-            _carried(a, out, path, op, name)
-            for a, out, path in zip(avals, body.graph.out_avals, paths, strict=False)
-        ]
+        new = settle(avals, body.graph.out_avals)
         if new == avals:
             break
         avals = new
@@ -520,6 +370,19 @@ def _with_fixed_carry(
         for v, a in zip(leaves, avals, strict=True)
     ]
     return body.returning(dtypes), values
+
+
+def _settling(init: Any, op: str, name: str) -> Settle:
+    """What decides the types a carry should start with from what one step makes of them."""
+    paths = [keystr(p) for p, _ in tree_flatten_with_path(init)[0]]
+
+    def settle(avals: list[Aval], outs: Sequence[Aval]) -> list[Aval]:
+        return [
+            _carried(a, out, path, op, name)
+            for a, out, path in zip(avals, outs, paths, strict=False)
+        ]
+
+    return settle
 
 
 def converted(value: Any, dtype: Any) -> Any:

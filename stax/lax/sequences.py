@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.errors import AxisError, PytreeError, ShapeError

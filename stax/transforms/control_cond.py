@@ -86,10 +86,7 @@ def _batch(
     places = [0 if b else None for b in batched]
     if dims[0] is None:
         wanted = _any_of(
-            [
-                [d is not None for d in batch_graph(b, places, size, axis_name)[1]]
-                for b in branches
-            ]
+            [[d is not None for d in batch_graph(b, places, size, axis_name)[1]] for b in branches]
         )
         graphs = tuple(batch_body(b, batched, wanted, size, axis_name) for b in branches)
         outs = bind(cond_p, *values, branches=graphs)
@@ -134,7 +131,9 @@ def _linearize(
     place.update({k + size: len(read) + j for j, k in enumerate(kept)})
     given = chosen(tangents[1:], saving[0][3])
     avals = [aval_of(v).strong() for v in residuals]
-    wanted = [a.tangent() if w else None for a, w in zip(branches[0].out_avals, out_mask, strict=True)]
+    wanted = [
+        a.tangent() if w else None for a, w in zip(branches[0].out_avals, out_mask, strict=True)
+    ]
     graphs = []
     for (_, tangent, sources, _, mask), where in zip(saving, used, strict=True):
         own = {size + count + j: len(read) + len(kept) + slot for j, slot in enumerate(where)}
@@ -165,9 +164,7 @@ def _slots(extras: Sequence[Sequence[Aval]]) -> tuple[list[Aval], list[list[int]
     return slots, used
 
 
-def _saving_branch(
-    graph: Graph, count: int, slots: Sequence[Aval], where: Sequence[int]
-) -> Graph:
+def _saving_branch(graph: Graph, count: int, slots: Sequence[Aval], where: Sequence[int]) -> Graph:
     """The branch with its residuals in their slots and zeros in the others."""
 
     def fun(*values: Any) -> list[Any]:

@@ -41,9 +41,7 @@ def chosen(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
 
 def active_marks(tangents: Sequence[Any], avals: Sequence[Aval]) -> list[bool]:
     """Which arguments have a tangent that is not zero by structure."""
-    return [
-        not is_zero(t) and is_inexact(a.dtype) for t, a in zip(tangents, avals, strict=True)
-    ]
+    return [not is_zero(t) and is_inexact(a.dtype) for t, a in zip(tangents, avals, strict=True)]
 
 
 def carry_fixpoint(
@@ -84,9 +82,7 @@ def jvp_body(graph: Graph, nonzero: Sequence[bool], wanted: Sequence[bool]) -> G
         tangents = [next(given) if n else None for n in nonzero]
         outs, out_tangents = jvp_flat(lambda *a: eval_graph(graph, a), primals, tangents)
         made = [
-            instantiate(t, out)
-            for t, out, w in zip(out_tangents, outs, wanted, strict=True)
-            if w
+            instantiate(t, out) for t, out, w in zip(out_tangents, outs, wanted, strict=True) if w
         ]
         return [*outs, *made]
 
@@ -108,8 +104,7 @@ def batch_body(
     def fun(*values: Any) -> list[Any]:
         outs, places = batch_flat(lambda *a: eval_graph(graph, a), values, dims, size, axis_name)
         return [
-            to_axis(v, d, 0, size) if w else v
-            for v, d, w in zip(outs, places, wanted, strict=True)
+            to_axis(v, d, 0, size) if w else v for v, d, w in zip(outs, places, wanted, strict=True)
         ]
 
     found = graph.cache[key] = stage(fun, batched_avals(graph, batched, size), name=graph.name)
@@ -136,7 +131,9 @@ def filled(graph: Graph, have: Sequence[bool], wanted: Sequence[Aval | None]) ->
         outs = iter(eval_graph(graph, values))
         found = [next(outs) if h else None for h in have]
         return [
-            zeros(a) if v is None else v for v, a in zip(found, wanted, strict=True) if a is not None
+            zeros(a) if v is None else v
+            for v, a in zip(found, wanted, strict=True)
+            if a is not None
         ]
 
     return stage(fun, graph.in_avals, name=graph.name)

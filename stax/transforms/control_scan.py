@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import Aval, aval_of
-from stax.core.graph import Atom, Eqn, Graph, Var
+from stax.core.graph import Eqn, Graph, Var
 from stax.core.primitive import Linear, Primitive, Recompute, Zero
 from stax.core.staging import eval_graph, stage
 from stax.core.trace import bind, use_trace
@@ -176,9 +176,7 @@ def _linearize(
     ]
     have = [h for h, w in zip(out_mask, [*marks[1], *out_mask[m:]], strict=True) if h or w]
     wanted = [
-        a.tangent()
-        for a, w in zip(body.out_avals, [*marks[1], *out_mask[m:]], strict=True)
-        if w
+        a.tangent() for a, w in zip(body.out_avals, [*marks[1], *out_mask[m:]], strict=True) if w
     ]
     graph = filled(tangent.replace(inputs=inputs), have, wanted)
     given = parts(tangents, n, m)
@@ -307,13 +305,9 @@ class _BackwardBody:
         place = {v: j for j, v in enumerate([*x, *ct_ys])}
         plans = product_plans(graph, results[:consts], place)
         self.plans: list[ProductPlan | None] = plans
-        self.summed = [
-            j for j in range(consts) if results[j] is not None and plans[j] is None
-        ]
+        self.summed = [j for j in range(consts) if results[j] is not None and plans[j] is None]
         self.accumulated = [body.inputs[j].aval.tangent() for j in self.summed]
-        extra = list(
-            dict.fromkeys(v for plan in plans if plan is not None for v in plan.stacked)
-        )
+        extra = list(dict.fromkeys(v for plan in plans if plan is not None for v in plan.stacked))
         self.extra = extra
         self.slices = [r for r in results[consts + carry :] if r is not None]
         plain = graph.replace(

@@ -76,9 +76,7 @@ def nested_call(
     return NestedCall(f"{{\n{body}\n    }}", printer.work)
 
 
-def _address(
-    operand: ExternInput, pointers: Mapping[str, str], table: Mapping[str, Buffer]
-) -> str:
+def _address(operand: ExternInput, pointers: Mapping[str, str], table: Mapping[str, Buffer]) -> str:
     if not table[operand.buffer].nbytes or 0 in operand.layout.shape:
         return "0"
     return f"(char *)({pointers[operand.buffer]} + {operand.layout.offset})"
