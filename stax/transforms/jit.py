@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,12 +22,12 @@ from stax.backends.c.dispatch import make_dispatcher, set_trace_depth
 from stax.backends.c.program import CProgram
 from stax.compile import CompileOptions, Lowered, Traced, executable
 from stax.core.aval import Aval, aval_of
-from stax.core.functionalize import mark_arguments
+from stax.core.functionalize import assign, mark_arguments
 from stax.core.graph import Graph
 from stax.core.staging import lift_constants, stage
 from stax.core.trace import DEPTH_HOOK, Tracer, bind, is_tracing
 from stax.dtypes import is_supported
-from stax.errors import DtypeError, StaticArgumentError
+from stax.errors import DtypeError, MutationError, StaticArgumentError
 from stax.pytree import (
     PyTreeDef,
     keystr,
@@ -49,6 +50,8 @@ class Entry:
     graph: Graph
     out_tree: PyTreeDef
     captured: list[Any] = field(default_factory=list)
+    written: list[int] = field(default_factory=list)  # leaves whose final values come back
+    seconds: float = 0.0  # that tracing took
 
 
 def jit(
@@ -99,7 +102,8 @@ def jit(
     if not callable(fun):
         raise TypeError(f"jit takes a function, got {type(fun).__name__}")
     options = CompileOptions.of(backend=backend, memory_budget=memory_budget, strict=strict)
-    function = JitFunction(fun, _as_tuple(static_argnums), _as_tuple(static_argnames), options)
+    nums, names = _as_tuple(static_argnums), _as_tuple(static_argnames)
+    function = JitFunction(fun, nums, names, options, write_back)
     return function.dispatcher
 
 
@@ -120,9 +124,11 @@ class JitFunction:
         static_argnums: tuple[int, ...],
         static_argnames: tuple[str, ...],
         options: CompileOptions,
+        write_back: bool = False,
     ) -> None:
         self._fun = fun
         self._options = options
+        self._write_back = write_back
         self._entries: dict[Any, Entry] = {}
         self._lock = threading.RLock()
         self._static_argnums, self._static_argnames = _static_arguments(
@@ -140,6 +146,8 @@ class JitFunction:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call with arguments the dispatcher does not know, and teach it."""
         entry, leaves = self._resolve(args, kwargs)
+        if entry.written:
+            return self._call_writing(entry, leaves)
         if is_tracing() or entry.captured or any(isinstance(v, Tracer) for v in leaves):
             name, graph = entry.graph.name, entry.graph
             params = {"graph": graph, "name": name, "options": self._options}
@@ -162,6 +170,21 @@ class JitFunction:
             )
         return tree_unflatten(entry.out_tree, outs)
 
+    def _call_writing(self, entry: Entry, leaves: list[Any]) -> Any:
+        """Call, then store the final values of written arguments into the caller's arrays."""
+        targets = [leaves[k] for k in entry.written]
+        for target in targets:
+            if not isinstance(target, Tracer):
+                _check_stores(target)
+        params = {"graph": entry.graph, "name": entry.graph.name, "options": self._options}
+        outs = bind(jit_p, *entry.captured, *leaves, **params)
+        for target, value in zip(targets, outs[len(outs) - len(targets) :], strict=True):
+            if isinstance(target, Tracer):
+                assign(target, value)
+            else:
+                np.copyto(target, value)
+        return tree_unflatten(entry.out_tree, outs[: len(outs) - len(targets)])
+
     def _resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, list[Any]]:
         """The entry for these arguments' signature, and the dynamic leaves."""
         nums, names = self._static_argnums, self._static_argnames
@@ -174,7 +197,7 @@ class JitFunction:
             )
             statics = self._hashed(static_args, static_kwargs)
         else:
-            static_args = static_kwargs = {}
+            static_args, static_kwargs = {}, {}
             dynamic = (args, kwargs)
             statics = ()
         leaves, tree = tree_flatten(dynamic)
@@ -214,25 +237,35 @@ class JitFunction:
         dynamic: Any,
     ) -> Entry:
         out_tree: list[PyTreeDef] = []
+        written: list[int] = []
 
         def flat(*leaves: Any) -> list[Any]:
-            mark_arguments(leaves)
+            if not self._write_back:
+                mark_arguments(leaves)
             args, kwargs = tree_unflatten(tree, leaves)
             args = tuple(static_args.get(k, a) for k, a in enumerate(args))
             outs, structure = tree_flatten(self._fun(*args, **kwargs, **static_kwargs))
             out_tree.append(structure)
-            return outs
+            written.extend(k for k, v in enumerate(leaves) if getattr(v, "version", 0))
+            return [*outs, *(leaves[k] for k in written)]
 
         names = argument_names(self._fun, dynamic)
         name = getattr(self._fun, "__name__", "f")
+        start = time.perf_counter()
         graph = stage(flat, avals, names, name if name.isidentifier() else "f")
         graph, captured = lift_constants(graph)
-        return Entry(graph, out_tree[0], captured)
+        return Entry(graph, out_tree[0], captured, written, time.perf_counter() - start)
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace for these arguments (arrays or ShapeDtypeStructs) without compiling."""
         entry, _ = self._resolve(args, kwargs)
-        return Traced(entry.graph, entry.out_tree, self._options, self._signature(args, kwargs))
+        return Traced(
+            entry.graph,
+            entry.out_tree,
+            self._options,
+            self._signature(args, kwargs),
+            {"trace": entry.seconds},
+        )
 
     def lower(self, *args: Any, device: str = "cpu", **kwargs: Any) -> Lowered:
         """Trace and lower for these arguments; nothing is compiled or run."""
@@ -282,6 +315,17 @@ def tree_structure_of(part: PyTreeDef) -> PyTreeDef:
     assert data is not None
     kind, aux = data
     return PyTreeDef([(kind, len(part.children()), aux), *([None] * len(part.children()))])
+
+
+def _check_stores(target: Any) -> None:
+    """Raise MutationError unless values can be stored into the caller's `target`."""
+    if isinstance(target, np.ndarray) and target.flags.writeable:
+        return
+    what = "a read-only array" if isinstance(target, np.ndarray) else type(target).__name__
+    raise MutationError(
+        f"write_back=True: the function writes into an argument that is {what}",
+        hint="pass a writable NumPy array",
+    )
 
 
 def _static_arguments(
