@@ -148,12 +148,14 @@ def stage(
     trace = StagingTrace(STATE.trace)
     labels = list(names) + [None] * (len(in_avals) - len(names))
     inputs = [trace.new_input(a, n) for a, n in zip(in_avals, labels, strict=True)]
+    originals = [StagingTracer(trace, t.atom) for t in inputs]
     before = STATE.source, STATE.phase, STATE.region
     try:
         STATE.source, STATE.phase, STATE.region = None, "forward", 0
         with use_trace(trace):
             outputs = fun(*inputs)
-            return trace.graph(inputs, outputs, name)
+            # A write may have made an input's handle stand for another value.
+            return trace.graph(originals, outputs, name)
     finally:
         STATE.source, STATE.phase, STATE.region = before
         trace.alive = False
