@@ -337,9 +337,9 @@ _METHODS = (
     "all any argmax argmin argsort astype choose clip compress conj conjugate copy cumprod cumsum "
     "diagonal dot fill flatten max mean min nonzero prod ptp put ravel repeat reshape round "
     "searchsorted sort squeeze std sum swapaxes take transpose var view "
-    "block_until_ready"
+    "block_until_ready to_device"
 ).split()
-_PROPERTIES = "T mT real imag at flat".split()
+_PROPERTIES = "T mT real imag at flat device".split()
 
 for _name in _OPERATORS + _METHODS:
     setattr(Tracer, _name, _forward(_name))

@@ -165,7 +165,7 @@ def scan(name: str) -> Callable[..., TensorNode]:
 def linear_recurrence(
     ctx: Lowering, a: TensorNode, b: TensorNode, *, axis: int, reverse: bool
 ) -> TensorNode:
-    """h with h[i] = a[i] * h[i-1] + b[i] along `axis`."""
+    """The h with h[i] = a[i] * h[i-1] + b[i] along `axis`."""
     if b.dtype.kind == "c" or b.dtype.kind not in "fV":
         return NotImplemented  # type: ignore[no-any-return]  # complex numbers: NumPy's rule
     wide = compute_dtype(accumulator(b.dtype))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as _np
+
 from stax.numpy import fft as fft
 from stax.numpy import linalg as linalg
 from stax.numpy import methods as methods
@@ -28,3 +30,4 @@ from stax.numpy.ufuncs import *  # noqa: F403 - its __all__ is the list of names
 
 all = _reductions.all_
 any = _reductions.any_
+__array_namespace_info__ = _np.__array_namespace_info__

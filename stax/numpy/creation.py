@@ -54,6 +54,7 @@ __all__ = [
     "empty",
     "empty_like",
     "eye",
+    "from_dlpack",
     "full",
     "full_like",
     "geomspace",
@@ -234,6 +235,11 @@ for _plain, _ours in (
     (np.require, asarray),
 ):
     ARRAY_FUNCTIONS[_plain] = _ours
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
+    """The array behind an object with `__dlpack__`; as `numpy.from_dlpack`."""
+    return as_traced(np.from_dlpack(x, device=device, copy=copy))
 
 
 @implements(np.ascontiguousarray)

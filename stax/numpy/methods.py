@@ -151,6 +151,8 @@ METHODS.update(
         "flat": flat,
         "copy": copy,
         "block_until_ready": block_until_ready,
+        "device": lambda self: "cpu",
+        "to_device": lambda self, device, /, *, stream=None: self,
         "__array_namespace__": lambda self, api_version=None: sys.modules["stax.numpy"],
     }
 )

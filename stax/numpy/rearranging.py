@@ -127,9 +127,7 @@ def tile(A: Array, reps: Any) -> Array:
 
 
 @implements(np.repeat)
-def repeat(
-    a: Array, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None
-) -> Array:
+def repeat(a: Array, repeats: Any, axis: Any = None) -> Array:
     """Each element repeated; the counts are static; as `numpy.repeat`."""
     x = operand(a, "repeat")
     if axis is None:

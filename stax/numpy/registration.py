@@ -17,9 +17,9 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.functionalize import assign
 from stax.core.source import user_source
-from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, Tracer
+from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, Tracer, located
 from stax.dtypes import WEAK_DTYPES, DType, bfloat16, float8_e4m3fn
-from stax.errors import AxisError, MutationError, ShapeError
+from stax.errors import AxisError, MutationError, ShapeError, StaxError
 from stax.numpy.promotion import array_like
 from stax.numpy.promotion import nested_array as nested_array
 from stax.numpy.promotion import strong as strong
@@ -64,7 +64,11 @@ def implements(*functions: Any, halves: bool = False) -> Callable[[F], F]:
                 and not (halves and holds_extension(args))
             ):
                 return plain(*args, **kwargs)
-            return traced(*args, **kwargs)
+            try:
+                return traced(*args, **kwargs)
+            except StaxError as error:
+                located(error, plain.__name__, user_source())
+                raise
 
         for function in functions:
             ARRAY_FUNCTIONS[function] = public

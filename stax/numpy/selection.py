@@ -377,7 +377,23 @@ def delete(arr: Array, obj: Any, axis: Any = None) -> Array:
 # ------------------------------------------------------------------------------------- sorting
 
 
-@implements(np.sort)
+def _plain_sort(a: Any, axis: Any = -1, *args: Any, descending: bool = False, **kw: Any) -> Any:
+    out = np.sort(a, axis, *args, **kw)
+    return np.flip(out, -1 if axis is None else axis) if descending else out
+
+
+def _plain_argsort(
+    a: Any, axis: Any = -1, *args: Any, descending: bool = False, **kw: Any
+) -> Any:
+    if not descending:
+        return np.argsort(a, axis, *args, **kw)
+    if axis is None:
+        a, axis = np.ravel(a), -1
+    order = np.argsort(np.flip(a, axis), axis, kind="stable")
+    return np.shape(a)[axis] - 1 - np.flip(order, axis)
+
+
+@implements(_plain_sort, np.sort)
 def sort(
     a: Array,
     axis: Any = -1,
@@ -396,7 +412,7 @@ def sort(
     return vw.rev(out, [k]) if descending else out
 
 
-@implements(np.argsort)
+@implements(_plain_argsort, np.argsort)
 def argsort(
     a: Array,
     axis: Any = -1,

@@ -31,7 +31,9 @@ def elements(m: Monoid, dtype: str, n: int = 10) -> tuple[np.ndarray, ...]:
 def dtypes_of(m: Monoid) -> list[str]:
     if m.name in ("any", "all"):
         return ["bool"]
-    return {"xor": ["int64"], "welford": ["float64"], "logaddexp": ["float64"]}.get(m.name, ["float64", "int64", "float32"])
+    return {"xor": ["int64"], "welford": ["float64"], "logaddexp": ["float64"]}.get(
+        m.name, ["float64", "int64", "float32"]
+    )
 
 
 CASES = [(m, d) for m in MONOIDS.values() for d in dtypes_of(m)]
