@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stax.backends.c.cache import warn_degraded_once
+from stax.backends.c.nested import REGISTER_BYTES
 from stax.backends.c.program import CProgram, ProgramSource, emit_program
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
@@ -29,6 +30,7 @@ from stax.loops.buffers import Buffer, ExternBuffer
 from stax.loops.lower import FallbackNote, LoweredGraph, lower
 from stax.pytree import PyTreeDef, tree_unflatten
 from stax.schedule.fusion import CallStep, LoopStep, Scheduled, Step, fuse
+from stax.schedule.in_place import NOTHING, InPlace, scheduled_in_place
 from stax.schedule.kernel import Kernel
 from stax.transforms.partition import Partition, partition
 from stax.transforms.phases import split_joint
@@ -183,6 +185,7 @@ class Lowered:
     out_tree: PyTreeDef | None = None
     leaves_of: Callable[..., list[Any]] | None = None
     nested: dict[str, list[Lowered]] = field(default_factory=dict)
+    in_place: InPlace = NOTHING
     _source: ProgramSource | None = None
 
     @property
@@ -347,9 +350,17 @@ def lowered_graph(
 
 
 def _scheduled(
-    graph: Graph, flat: Graph, options: CompileOptions, kind: str, times: dict[str, float]
+    graph: Graph,
+    flat: Graph,
+    options: CompileOptions,
+    kind: str,
+    times: dict[str, float],
+    carried: Sequence[int] = (),
 ) -> Lowered:
-    """The scheduled program of a prepared graph, and those of the graphs its calls run."""
+    """The scheduled program of a prepared graph, and those of the graphs its calls run.
+
+    `carried` are the positions of inputs that a loop around it carries: its first outputs.
+    """
     with _timed(times, "lower"):
         lowered = lower(flat, kind, options.materialise)
     nested: dict[str, list[Lowered]] = {}
@@ -358,8 +369,8 @@ def _scheduled(
             graphs = buffer.params.get("graphs", ())
             if graphs:
                 nested[buffer.call] = [
-                    _scheduled(g, prepared(g, options, times), options, kind, times)
-                    for g in graphs
+                    _scheduled(g, prepared(g, options, times), options, kind, times, positions)
+                    for g, positions in zip(graphs, buffer.params["carried"], strict=True)
                 ]
     lowered.fallbacks += [n for ps in nested.values() for p in ps for n in p.fallbacks]
     if options.strict and lowered.fallbacks:
@@ -371,8 +382,18 @@ def _scheduled(
     with _timed(times, "schedule"):
         steps = steps_of(lowered, options.prune)
         table = lowered.table
-        order = fuse(steps, lambda n: table[n].nbytes, enabled=options.fuse)
-    return Lowered(graph, flat, lowered, order, options, times, nested=nested)
+        pairs = {
+            lowered.inputs[k]: out
+            for k, out in zip(carried, lowered.outputs, strict=False)
+            if table[out].nbytes > REGISTER_BYTES
+        }
+        order, in_place = scheduled_in_place(
+            lowered,
+            steps,
+            pairs,
+            lambda s: fuse(s, lambda n: table[n].nbytes, enabled=options.fuse),
+        )
+    return Lowered(graph, flat, lowered, order, options, times, nested=nested, in_place=in_place)
 
 
 def program_of(lowered: Lowered) -> CProgram | ReferenceProgram:

@@ -105,12 +105,19 @@ class Lowering:
         return tuple(BufferTensor(b) for b in made)
 
     def nested(
-        self, kind: str, nodes: Sequence[TensorNode], graphs: tuple[Graph, ...]
+        self,
+        kind: str,
+        nodes: Sequence[TensorNode],
+        graphs: tuple[Graph, ...],
+        carried: Sequence[Sequence[int]],
     ) -> tuple[BufferTensor, ...]:
-        """The present equation as a call that runs `graphs`, on row-major operands."""
+        """The present equation as a call that runs `graphs`, on row-major operands.
+
+        `carried` holds, for each graph, the inputs that take its first outputs at the next step.
+        """
         eqn = self.eqn
         assert eqn is not None
-        params = {**eqn.params, "eqn": eqn, "graphs": graphs}
+        params = {**eqn.params, "eqn": eqn, "graphs": graphs, "carried": tuple(carried)}
         results = [(v.shape, v.dtype) for v in eqn.outputs]
         return self.call(kind, [self.row_major(n) for n in nodes], results, params)
 

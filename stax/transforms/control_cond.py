@@ -218,7 +218,8 @@ def _cost(in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict[str,
 
 
 def _lower(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Sequence[TensorNode]:
-    return ctx.nested("cond", nodes, params["branches"])
+    branches = params["branches"]
+    return ctx.nested("cond", nodes, branches, ((),) * len(branches))
 
 
 cond_p = Primitive(

@@ -376,7 +376,8 @@ def _lower(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Sequence[TensorN
         carry = nodes[params["consts"] : params["consts"] + params["carry"]]
         ys = eqn.outputs[params["carry"] :]
         return (*carry, *(full(v.shape, 0, v.dtype) for v in ys))
-    return ctx.nested("scan", nodes, (params["body"],))
+    carried = range(params["consts"], params["consts"] + params["carry"])
+    return ctx.nested("scan", nodes, (params["body"],), (carried,))
 
 
 scan_p = Primitive(

@@ -203,7 +203,9 @@ def _cost(in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict[str,
 
 
 def _lower(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Sequence[TensorNode]:
-    return ctx.nested("while", nodes, (params["cond"], params["body"]))
+    body = params["body"]
+    carried = range(params["body_consts"], len(body.inputs))
+    return ctx.nested("while", nodes, (params["cond"], body), ((), carried))
 
 
 while_p = Primitive(

@@ -17,6 +17,7 @@ from stax.loops.buffers import Buffer, ExternBuffer, ExternInput
 from stax.loops.lower import LoweredGraph
 from stax.loops.scalar_ops import C_TYPES
 from stax.schedule.fusion import Scheduled
+from stax.schedule.in_place import InPlace
 from stax.schedule.memory import aligned
 
 # Carries up to this size are copied from step to step and may live in registers.
@@ -35,16 +36,24 @@ class Program(Protocol):
         """Its steps."""
 
     @property
+    def in_place(self) -> InPlace:
+        """Which buffers share memory."""
+
+    @property
     def nested(self) -> Mapping[str, Sequence[Any]]:
         """For each call by name, the programs of its graphs."""
 
 
 @dataclass(frozen=True)
 class NestedFunction:
-    """A nested program's C function `name(in, out, arena, ctx)` and the arena bytes it uses."""
+    """A nested program's C function `name(in, out, arena, ctx)` and the arena bytes it uses.
+
+    `in_place` are the positions of inputs that must be the same memory as the output they become.
+    """
 
     name: str
     arena: int
+    in_place: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -130,8 +139,8 @@ class _Printer:
         """How the carries go from step to step.
 
         Small ones are copied between two local variables, which the C compiler keeps in
-        registers where it can; large ones alternate between the result and another buffer, so
-        that they are never copied. `steps` counts down to 0 at the last step, or up from 0.
+        registers where it can. Large ones are updated in place where the body allows it; the
+        others alternate between the result and another buffer, so that they are never copied. `steps` counts down to 0 at the last step, or up from 0.
         """
         found = _Carries([], [], [], [])
         for k, result in enumerate(self.results[: len(inputs)]):
@@ -148,6 +157,10 @@ class _Printer:
                 found.before.append(f"ni[{slot}] = old{k}; no[{k}] = new{k};")
                 found.advance.append(f"__builtin_memcpy(old{k}, new{k}, {size});")
                 found.after.append(f"__builtin_memcpy({own}, old{k}, {size});")
+                continue
+            if slot in self.functions[-1].in_place:
+                found.before.append(f"__builtin_memcpy({own}, {inputs[k]}, {result.nbytes});")
+                found.before.append(f"ni[{slot}] = {own}; no[{k}] = {own};")
                 continue
             other = self.take(result.nbytes)
             found.before.append(f"ni[{slot}] = {inputs[k]};")

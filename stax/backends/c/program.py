@@ -12,7 +12,7 @@ import ctypes
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,8 +148,10 @@ class _Printer:
         lowered, order = program.lowered, program.order
         table = lowered.table
         dtypes = {b.name: b.dtype for b in table}
-        names = {b.name: f"b{k}" for k, b in enumerate(table)}
-        uses = _Uses(order, lowered.outputs)
+        pointers = {b.name: f"b{k}" for k, b in enumerate(table)}
+        holder = program.in_place.holders(lowered.outputs)
+        names = {name: pointers[holder.get(name, name)] for name in pointers}
+        uses = _Uses(order, lowered.outputs, program.in_place.base, holder)
         lifetimes = uses.lifetimes(lambda name: table[name].nbytes, _arena_names(lowered, uses))
         calls: list[str] = []
 
@@ -181,7 +183,7 @@ class _Printer:
             else:
                 calls.append(f"{function}({arguments});")
         plan = plan_arena(lifetimes)
-        declared = _declare(lowered, plan, names, len(self.constants))
+        declared = _declare(lowered, plan, pointers, len(self.constants))
         self.constants += [b for b in table if isinstance(b, ConstBuffer)]
         body = "\n".join([declared, *("    " + call for call in calls)])
         return re.sub(r"@(work_\d+)@", lambda m: str(plan.offsets[m[1]]), body), plan
@@ -207,14 +209,23 @@ class _Printer:
             f"    int32_t code = 0, bad = 0;\n    (void)bad; (void)in; (void)out; (void)arena;\n"
             f"{body}\n    goto done;\ndone:;\n    return code;\n}}\n"
         )
-        return NestedFunction(name, aligned(plan.nbytes))
+        inputs = program.lowered.inputs
+        in_place = {k for k, n in enumerate(inputs) if n in program.in_place.carried}
+        return NestedFunction(name, aligned(plan.nbytes), frozenset(in_place))
 
 
 class _Uses:
     """Which steps write and read each buffer."""
 
-    def __init__(self, order: Sequence[Scheduled], outputs: Sequence[str]) -> None:
+    def __init__(
+        self,
+        order: Sequence[Scheduled],
+        outputs: Sequence[str],
+        base: Mapping[str, str],
+        holder: Mapping[str, str],
+    ) -> None:
         self.outputs = set(outputs)
+        self.holder = holder
         self.first: dict[str, int] = {}
         self.last: dict[str, int] = {}
         self.writers: dict[str, set[int]] = {}
@@ -237,6 +248,14 @@ class _Uses:
             for name in reads:
                 self.readers.setdefault(name, set()).add(step)
                 self.last[name] = step
+        for target, source in base.items():
+            step = self.first[target]
+            self.readers.setdefault(source, set()).add(step)
+            self.last[source] = max(self.last.get(source, step), step)
+        for name, owner in holder.items():
+            if name in self.first:
+                self.first[owner] = min(self.first.get(owner, len(order)), self.first[name])
+                self.last[owner] = max(self.last.get(owner, 0), self.last[name])
 
     def escapes(self, name: str, step: int) -> bool:
         """True when something outside step `step` needs the buffer in memory."""
@@ -255,8 +274,13 @@ class _Uses:
 
 
 def _arena_names(lowered: LoweredGraph, uses: _Uses) -> list[str]:
-    given = uses.outputs
-    return [n for n in uses.first if n not in given and (n in uses.called or uses.in_memory(n))]
+    found = []
+    for name in uses.first:
+        if name in uses.outputs or uses.holder.get(name, name) != name:
+            continue
+        if name in uses.called or name in uses.holder or uses.in_memory(name):
+            found.append(name)
+    return found
 
 
 def _declare(
