@@ -172,6 +172,10 @@ class Tracer:
     __array_priority__ = 1000.0
     __hash__ = object.__hash__
     trace: Trace
+    origin: Any
+    views: Any
+    role: str
+    version: int
 
     @property
     def aval(self) -> Aval:

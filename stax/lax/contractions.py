@@ -7,6 +7,7 @@ Input: arrays or traced values under JAX's names.  Output: the `dot_general` pri
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any
 
 from stax.numpy.products import dot as numpy_dot
@@ -18,7 +19,9 @@ from stax.primitives.contractions import dot_general as dot_row
 __all__ = ["DotDimensionNumbers", "Precision", "batch_matmul", "dot", "dot_general"]
 
 Array = Any
-DotDimensionNumbers = tuple
+DotDimensionNumbers = tuple[
+    tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
+]
 
 
 class Precision(enum.Enum):

@@ -67,8 +67,8 @@ def _start(value: Any, extent: int) -> Any:
 
 
 def _starts(values: Any, shape: Sequence[int]) -> list[Any]:
-    if isinstance(values, Tracer | np.ndarray):
-        values = [values[k] for k in range(values.shape[0])]
+    if not isinstance(values, list | tuple):
+        values = list(values)
     if len(values) != len(shape):
         raise ShapeError(
             f"{len(values)} start indices for {len(shape)} axes",
@@ -219,7 +219,7 @@ class _Windows(NamedTuple):
     """Index arrays for windows: axes of the operand, their indices, and whether each is inside."""
 
     axes: tuple[int, ...]
-    index: list[Array]
+    places: list[Array]
     inside: Array
     batch: tuple[int, ...]
     offsets: tuple[int, ...]  # operand axes that appear in the result, in order
@@ -312,7 +312,7 @@ def gather(
         how,
     )
     if w.axes:
-        y = ix.gather(x, w.index, w.axes, "promise")
+        y = ix.gather(x, w.places, w.axes, "promise")
     else:
         y = vw.broadcast(x, (*w.batch, *x.shape))
     if w.inside is not None:
@@ -351,7 +351,7 @@ def _scatter(
     )
     order = _result_order(w, numbers.update_window_dims)
     u = vw.transpose(u, np.argsort(order).tolist())
-    index = w.index
+    index = w.places
     if w.inside is not None:
         # A window outside is sent beyond the end, where writes are dropped.
         lead = range(len(w.batch))
@@ -361,7 +361,7 @@ def _scatter(
         ]
     where = "fill" if w.inside is not None else "promise"
     if change is not None:
-        old = ix.gather(x, w.index, w.axes, "promise")
+        old = ix.gather(x, w.places, w.axes, "promise")
         u, kind = change(old, u), "set"
     return ix.scatter(x, u, index, w.axes, kind, unique=unique_indices, mode=where)
 

@@ -193,7 +193,7 @@ class IndexUpdateRef:
 
 
 def _negated(values: Any) -> Any:
-    return -values if isinstance(values, Tracer) else np.negative(values)
+    return np.negative(values)
 
 
 def _mode(mode: Any) -> str:

@@ -200,7 +200,7 @@ def packbits(a: Array, /, axis: Any = None, bitorder: str = "big") -> Array:
     bits = reshape(bits, (*bits.shape[:-1], bits.shape[-1] // 8, 8))
     weights = (1 << np.arange(8)).astype(np.uint8)
     weights = weights[::-1] if bitorder == "big" else weights
-    packed = np.sum(bits.astype(np.uint8) * weights, axis=-1, dtype=np.uint8)
+    packed: Any = np.sum(bits.astype(np.uint8) * weights, axis=-1, dtype=np.uint8)
     return np.moveaxis(packed, -1, axis)
 
 

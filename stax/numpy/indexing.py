@@ -202,7 +202,7 @@ def _common_shape(index: Sequence[Any]) -> Shape:
 
 def _checked(index: list[Any], axes: Shape, shape: Shape, mode: str) -> tuple[list[Any], str]:
     """Known indices counted from the front; OutOfBoundsError for one outside."""
-    out = []
+    out: list[Any] = []
     inside = True
     for i, axis in zip(index, axes, strict=True):
         n = shape[axis]

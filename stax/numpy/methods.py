@@ -70,7 +70,7 @@ def astype(
     self: Tracer,
     dtype: Any,
     order: str = "K",
-    casting: str = "unsafe",
+    casting: Any = "unsafe",
     subok: bool = True,
     copy: bool = True,
 ) -> Array:
@@ -199,7 +199,7 @@ for _symbol in "add sub mul truediv floordiv mod pow matmul and or xor lshift rs
 
 # -------------------------------------------------------------------------------- ufunc methods
 
-_REDUCE = {
+_REDUCE: dict[np.ufunc, Any] = {
     np.add: reductions.sum,
     np.multiply: reductions.prod,
     np.maximum: reductions.max,
@@ -207,7 +207,7 @@ _REDUCE = {
     np.logical_and: reductions.all_,
     np.logical_or: reductions.any_,
 }
-_ACCUMULATE = {
+_ACCUMULATE: dict[np.ufunc, Any] = {
     np.add: reductions.cumsum,
     np.multiply: reductions.cumprod,
     np.maximum: reductions.cummax,
@@ -253,7 +253,7 @@ def ufunc_outer(ufunc: np.ufunc, a: Array, b: Array, **kwargs: Any) -> Array:
     return ufunc(a, b, **kwargs)
 
 
-_AT = {np.add: "add", np.multiply: "mul", np.maximum: "max", np.minimum: "min"}
+_AT: dict[np.ufunc, str] = {np.add: "add", np.multiply: "mul", np.maximum: "max", np.minimum: "min"}
 
 
 def ufunc_at(ufunc: np.ufunc, a: Array, indices: Any, b: Any = None) -> None:

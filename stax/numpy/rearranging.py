@@ -170,7 +170,7 @@ def _pairs(value: Any, ndim: int, what: str) -> list[tuple[Any, Any]]:
         pairs: list[tuple[Any, Any]] = [(0, 0)] * ndim
         for axis, item in value.items():
             k = axis_index(axis, ndim, "pad")
-            pairs[k] = item if isinstance(item, tuple | list) else (item, item)
+            pairs[k] = (item[0], item[-1]) if isinstance(item, tuple | list) else (item, item)
         return pairs
     if isinstance(value, Tracer) or not hasattr(value, "__len__"):
         return [(value, value)] * ndim

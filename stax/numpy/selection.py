@@ -382,9 +382,7 @@ def _plain_sort(a: Any, axis: Any = -1, *args: Any, descending: bool = False, **
     return np.flip(out, -1 if axis is None else axis) if descending else out
 
 
-def _plain_argsort(
-    a: Any, axis: Any = -1, *args: Any, descending: bool = False, **kw: Any
-) -> Any:
+def _plain_argsort(a: Any, axis: Any = -1, *args: Any, descending: bool = False, **kw: Any) -> Any:
     if not descending:
         return np.argsort(a, axis, *args, **kw)
     if axis is None:

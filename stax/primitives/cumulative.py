@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from stax.core.aval import Aval
@@ -308,11 +307,16 @@ def _cumlogsumexp_impl(x: Any, *, axis: int, reverse: bool) -> Any:
 def _cumlogsumexp_jvp(primals: Any, outs: Any, tangents: Any, *, axis: int, reverse: bool) -> Any:
     (x,), out, (t,) = primals, outs, tangents
     # Infinite results (all -inf, or an inf) are replaced in the differences, so exp sees no NaN.
-    low = np.asarray(ml_dtypes.finfo(x.dtype).min, x.dtype)[()]
+    low = least_finite(x.dtype)
     safe = maximum(out, low)
     before = delayed(maximum(out, low), axis, reverse, low)
     decay = exp(sub(before, safe))
     return linear_recurrence(decay, mul(exp(sub(x, safe)), t), axis, reverse)
+
+
+def least_finite(dtype: DType) -> Any:
+    """The most negative finite number of a floating dtype."""
+    return np.nextafter(dtype.type(-np.inf), dtype.type(0))
 
 
 cumlogsumexp_p = _cumulative(

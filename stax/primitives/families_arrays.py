@@ -8,6 +8,7 @@ the tangent, and only its transpose has to be given.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -70,9 +71,9 @@ def linear_shape_op(
     return row
 
 
-def normalized_axis(axis: Any, ndim: int, op: str) -> int:
+def normalized_axis(axis: int, ndim: int, op: str) -> int:
     """`axis` counted from the front; AxisError when the array has no such axis."""
-    axis = int(axis)
+    axis = operator.index(axis)
     if not -ndim <= axis < ndim:
         raise AxisError(
             f"axis {axis} is out of bounds for array of dimension {ndim}",

@@ -261,7 +261,7 @@ def _scatter_jvp(
     tx, tu = tangents[:2]
     if isinstance(tx, Zero) and isinstance(tu, Zero):
         return Zero(aval_of(outs).tangent())
-    params = {"mode": mode, "unique": unique}
+    params: dict[str, Any] = {"mode": mode, "unique": unique}
     if kind in ("set", "add"):
         return scatter(instantiate(tx), instantiate(tu), idx, axes, kind, **params)
     if kind == "mul":
@@ -382,7 +382,7 @@ def _scatter_batch(
     size = batch_size(args, dims)
     x = batched_front(x, xdim, size)
     later = [a + 1 for a in axes]
-    params = {"kind": kind, "unique": unique, "mode": mode}
+    params: dict[str, Any] = {"kind": kind, "unique": unique, "mode": mode}
     if all(d is None for d in idims):
         lead = len(aval_of(idx[0]).shape)
         updates = move_axis(batched_front(updates, udim, size), 0, lead)
