@@ -116,20 +116,20 @@ def position_of_extreme(
     steps = leading_to(lines, value)
     name = best.names[0]
     search = [
-        "#pragma omp simd reduction(min:first)",
+        "#pragma omp simd reduction(min:nearest)",
         loop.header,
         *("    " + s for s in steps),
         f"    int32_t here = {value} == {name} ? (int32_t){loop.variable} : 2147483647;",
-        "    first = here < first ? here : first;",
+        "    nearest = here < nearest ? here : nearest;",
         "}",
     ]
-    out = ["{", "    int32_t first = 2147483647;"]
+    out = ["{", "    int32_t nearest = 2147483647;"]
     if best.nan:
         nan = literal(float("nan"), best.dtypes[0])
         out += [
             f"    if ({best.nan}) {{",
             *("        " + s for s in (loop.header, *("    " + t for t in steps))),
-            f"            if ({value} != {value}) {{ first = (int32_t){loop.variable}; break; }}",
+            f"            if ({value} != {value}) {{ nearest = (int32_t){loop.variable}; break; }}",
             "        }",
             f"        {name} = {nan};",
             "    } else {",
@@ -138,4 +138,4 @@ def position_of_extreme(
         ]
     else:
         out += ["    " + s for s in search]
-    return [*out, f"    {place} = first;", "}"]
+    return [*out, f"    {place} = nearest;", "}"]
