@@ -36,7 +36,7 @@ class InPlace:
         return name
 
     def holders(self, outputs: Sequence[str]) -> dict[str, str]:
-        """For each buffer that shares memory, the one whose memory it is: an output, or the root."""
+        """For each buffer that shares memory, whose memory it is: an output's, or the root's."""
         holder: dict[str, str] = {}
         for name in self.base:
             root = self.root(name)

@@ -140,7 +140,8 @@ class _Printer:
 
         Small ones are copied between two local variables, which the C compiler keeps in
         registers where it can. Large ones are updated in place where the body allows it; the
-        others alternate between the result and another buffer, so that they are never copied. `steps` counts down to 0 at the last step, or up from 0.
+        others alternate between the result and another buffer, so that they are never copied.
+        `steps` counts down to 0 at the last step, or up from 0.
         """
         found = _Carries([], [], [], [])
         for k, result in enumerate(self.results[: len(inputs)]):
