@@ -28,6 +28,8 @@ from stax.primitives.special import special_function
 from stax.primitives.special_gamma import scipy_row, undefined
 from stax.primitives.transcendental import one, times
 
+Function = Callable[..., Any]
+
 
 def _over(y: Any, x: Any, limit: float) -> Any:
     """The quotient y / x, and `limit` at 0."""
@@ -41,18 +43,18 @@ def _row(name: str, slope: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 # ------------------------------------------------------------ orders 0 and 1, plain and scaled
 
-i0 = _row("i0", lambda out, x: i1(x))
-i1 = _row("i1", lambda out, x: sub(i0(x), _over(out, x, 0.5)))
-i0e = _row("i0e", lambda out, x: sub(i1e(x), mul(sign(x), out)))
-i1e = _row("i1e", lambda out, x: sub(sub(i0e(x), mul(sign(x), out)), _over(out, x, 0.5)))
-j0 = _row("j0", lambda out, x: neg(j1(x)))
-j1 = _row("j1", lambda out, x: sub(j0(x), _over(out, x, 0.5)))
-y0 = _row("y0", lambda out, x: neg(y1(x)))
-y1 = _row("y1", lambda out, x: sub(y0(x), div(out, x)))
-k0 = _row("k0", lambda out, x: neg(k1(x)))
-k1 = _row("k1", lambda out, x: neg(add(k0(x), div(out, x))))
-k0e = _row("k0e", lambda out, x: sub(out, k1e(x)))
-k1e = _row("k1e", lambda out, x: sub(sub(out, k0e(x)), div(out, x)))
+i0: Function = _row("i0", lambda out, x: i1(x))
+i1: Function = _row("i1", lambda out, x: sub(i0(x), _over(out, x, 0.5)))
+i0e: Function = _row("i0e", lambda out, x: sub(i1e(x), mul(sign(x), out)))
+i1e: Function = _row("i1e", lambda out, x: sub(sub(i0e(x), mul(sign(x), out)), _over(out, x, 0.5)))
+j0: Function = _row("j0", lambda out, x: neg(j1(x)))
+j1: Function = _row("j1", lambda out, x: sub(j0(x), _over(out, x, 0.5)))
+y0: Function = _row("y0", lambda out, x: neg(y1(x)))
+y1: Function = _row("y1", lambda out, x: sub(y0(x), div(out, x)))
+k0: Function = _row("k0", lambda out, x: neg(k1(x)))
+k1: Function = _row("k1", lambda out, x: neg(add(k0(x), div(out, x))))
+k0e: Function = _row("k0e", lambda out, x: sub(out, k1e(x)))
+k1e: Function = _row("k1e", lambda out, x: sub(sub(out, k0e(x)), div(out, x)))
 
 # ---------------------------------------------------------------------------- any real order
 
@@ -73,12 +75,12 @@ def _mean(function: Callable[..., Any], v: Any, z: Any, sign_: int) -> Any:
     return times(add(below, above) if sign_ > 0 else sub(below, above), 0.5)
 
 
-jv = _of_order("jv", lambda out, v, z: _mean(jv, v, z, -1))
-yv = _of_order("yv", lambda out, v, z: _mean(yv, v, z, -1))
-iv = _of_order("iv", lambda out, v, z: _mean(iv, v, z, 1))
-kv = _of_order("kv", lambda out, v, z: neg(_mean(kv, v, z, 1)))
-ive = _of_order("ive", lambda out, v, z: sub(_mean(ive, v, z, 1), mul(sign(z), out)))
-kve = _of_order("kve", lambda out, v, z: sub(out, _mean(kve, v, z, 1)))
+jv: Function = _of_order("jv", lambda out, v, z: _mean(jv, v, z, -1))
+yv: Function = _of_order("yv", lambda out, v, z: _mean(yv, v, z, -1))
+iv: Function = _of_order("iv", lambda out, v, z: _mean(iv, v, z, 1))
+kv: Function = _of_order("kv", lambda out, v, z: neg(_mean(kv, v, z, 1)))
+ive: Function = _of_order("ive", lambda out, v, z: sub(_mean(ive, v, z, 1), mul(sign(z), out)))
+kve: Function = _of_order("kve", lambda out, v, z: sub(out, _mean(kve, v, z, 1)))
 
 # --------------------------------------------------------------------------- hypergeometric
 
@@ -87,7 +89,7 @@ def _raised(x: Any) -> Any:
     return add(x, one(x))
 
 
-hyp0f1 = scipy_row(
+hyp0f1: Function = scipy_row(
     "hyp0f1",
     "hyp0f1",
     [
@@ -95,7 +97,7 @@ hyp0f1 = scipy_row(
         lambda t, out, v, z: guarded_mul(t, div(hyp0f1(_raised(v), z), v)),
     ],
 )
-hyp1f1 = scipy_row(
+hyp1f1: Function = scipy_row(
     "hyp1f1",
     "hyp1f1",
     [
@@ -104,7 +106,7 @@ hyp1f1 = scipy_row(
         lambda t, out, a, b, x: guarded_mul(t, mul(div(a, b), hyp1f1(_raised(a), _raised(b), x))),
     ],
 )
-hyp2f1 = scipy_row(
+hyp2f1: Function = scipy_row(
     "hyp2f1",
     "hyp2f1",
     [

@@ -132,7 +132,7 @@ binom = scipy_row(
         ),
     ],
 )
-zeta = scipy_row(
+zeta: Callable[..., Any] = scipy_row(
     "zeta",
     "zeta",
     [

@@ -64,7 +64,7 @@ def words_of(key: Any) -> tuple[Any, Any]:
     """The two words of a key, each 0-d."""
     if isinstance(key, np.ndarray):
         return key[0], key[1]
-    return tuple(reshape(slice_axis(key, 0, k, k + 1), ()) for k in (0, 1))  # type: ignore[return-value]  # two
+    return tuple(reshape(slice_axis(key, 0, k, k + 1), ()) for k in (0, 1))
 
 
 def _key_of_words(pair: Any) -> Any:
