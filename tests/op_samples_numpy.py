@@ -43,6 +43,12 @@ SMOOTH: list[Sample] = [
     two("polydiv", lambda u, v: snp.polydiv(u, v)[0], uniform(0.5, 1, (5,), (3,))),
     one("polyder", lambda p: snp.polyder(p, 2), V),
     one("polyint", lambda p: snp.polyint(p, 2, [1.0, 2.0]), V),
+    two("polyfit", lambda x, y: snp.polyfit(x, y, 2), spaced((7,), (7,)), tol=10.0),
+    two(
+        "polyfit_w",
+        lambda y, w: snp.polyfit(np.arange(6.0), y, 1, w=w),
+        uniform(0.5, 1, (6, 2), (6,)),
+    ),
     one("poly", snp.poly, uniform(-1, 1, (3,))),
     one("along_axis", lambda x: snp.apply_along_axis(_soft, 0, x)),
     one("over_axes", lambda x: snp.apply_over_axes(snp.sum, x, (0, 2)), uniform(-1, 1, (2, 3, 4))),

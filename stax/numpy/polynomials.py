@@ -13,6 +13,7 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.errors import ShapeError
+from stax.numpy.creation import vander
 from stax.numpy.manipulation import atleast_1d, concatenate
 from stax.numpy.promotion import coerce
 from stax.numpy.registration import broadcast_to_shape, implements, operand, strong
@@ -26,6 +27,7 @@ __all__ = [
     "polyadd",
     "polyder",
     "polydiv",
+    "polyfit",
     "polyint",
     "polymul",
     "polysub",
@@ -140,3 +142,41 @@ def polydiv(u: Any, v: Any) -> tuple[Array, Array]:
         w = concatenate([head, slice_axis(w, 0, n + 1, w.shape[0])], 0)
         w = slice_axis(w, 0, 1, w.shape[0])
     return concatenate(quotient, 0), w if w.shape[0] else np.zeros(1, d.dtype)
+
+
+@implements(np.polyfit)
+def polyfit(
+    x: Any,
+    y: Any,
+    deg: Any,
+    rcond: Any = None,
+    full: bool = False,
+    w: Any = None,
+    cov: Any = False,
+) -> Any:
+    """The least-squares polynomial of degree `deg` through points; as `numpy.polyfit`.
+
+    Raises:
+      ShapeError: the points do not fit, or the covariance is asked for.
+    """
+    if cov:
+        raise ShapeError("cov is not supported on traced values", op="polyfit")
+    points, values = coerce(strong(operand(x, "polyfit")), strong(operand(y, "polyfit")), 0.0)[:2]
+    if len(points.shape) != 1 or values.shape[:1] != points.shape or len(values.shape) > 2:
+        raise ShapeError(
+            f"x must be a vector and y as long, got {points.shape} and {values.shape}",
+            op="polyfit",
+        )
+    matrix = vander(points, operator.index(deg) + 1)
+    if w is not None:
+        weights = operand(w, "polyfit")
+        matrix = matrix * reshape(weights, (points.shape[0], 1))
+        spread = (points.shape[0], *(1,) * (len(values.shape) - 1))
+        values = values * reshape(weights, spread)
+    # Columns of equal length make the cut-off meaningful and the solution accurate.
+    scale = np.sqrt(np.sum(matrix * matrix, axis=0))
+    limit = points.shape[0] * np.finfo(points.dtype).eps if rcond is None else rcond
+    solution, *rest = np.linalg.lstsq(matrix / scale, values, limit)
+    column = (matrix.shape[1], *(1,) * (len(values.shape) - 1))
+    found = solution / reshape(scale, column)
+    return (found, *rest, limit) if full else found
