@@ -64,11 +64,8 @@ def elements(monoid, dtype):
     values = [0, 1, 1, 2, -2, 4] if dtype.kind != "b" else [False, True, True, False]
     wanted = monoid.component_dtypes(dtype)
     for k, value in enumerate(values):
-        parts = [dtype.type(value)]
-        if "index" in monoid.components:
-            parts.append(np.int64(k))
-        if monoid.name == "welford":
-            parts = [dtype.type(1), dtype.type(value), dtype.type(0)]
+        known = {"index": k, "count": 1, "mean": value, "m2": 0, "factor": 2 - k}
+        parts = [known.get(c, value) for c in monoid.components]
         yield tuple(np.asarray(p, d) for p, d in zip(parts, wanted, strict=True))
 
 
