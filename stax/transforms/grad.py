@@ -41,7 +41,12 @@ from stax.transforms.arguments import (
 )
 from stax.transforms.inspect import abstract_leaf, stage_function
 from stax.transforms.jvp import JVPTrace, instantiate
-from stax.transforms.linearize import LinearFunction, apply_linear, linearize_flat
+from stax.transforms.linearize import (
+    LinearFunction,
+    apply_linear,
+    check_borrowed,
+    linearize_flat,
+)
 from stax.transforms.transpose import backward_pass
 from stax.transforms.vmap import batch_flat
 
@@ -157,6 +162,7 @@ def pull_back(
     linear: LinearFunction, cotangents: Sequence[Any], in_avals: Sequence[Aval]
 ) -> list[Any]:
     """Cotangents of all arguments, as values, for cotangents of all results (None when zero)."""
+    check_borrowed(linear.borrowed)
     cts = [
         Zero(out.aval) if ct is None else ct
         for ct, out in zip(

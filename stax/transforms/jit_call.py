@@ -18,6 +18,7 @@ from stax.core.trace import bind, use_trace
 from stax.transforms.calls import eval_call, graph_avals, graph_cost, is_zero
 from stax.transforms.jvp import jvp_graph
 from stax.transforms.linearize import LinearizedGraph, LinearizeTrace, linearize_graph
+from stax.transforms.narrowing import narrow
 from stax.transforms.partition import partition
 from stax.transforms.phases import split_joint
 from stax.transforms.simplify import inline_calls
@@ -108,7 +109,7 @@ def saving_graphs(graph: Graph, active: Sequence[bool]) -> SavingGraphs:
     flat = graph.cache.get("jit flat")
     if flat is None:
         # Calls with a rule of their own keep it: only what jit itself wraps is opened.
-        flat = inline_calls(graph, keep=lambda eqn: eqn.prim is not jit_p)
+        flat = narrow(inline_calls(graph, keep=lambda eqn: eqn.prim is not jit_p))
         graph.cache["jit flat"] = flat
     linear = linearize_graph(flat, active)
     result = _cut(linear, len(graph.outputs))

@@ -7,7 +7,8 @@ current trace, so derivative factors such as cos(x) are equations of the tangent
 x: they are evaluated when the graph is, which in reverse mode is the backward pass.
 
 Arrays the user may write into later (arguments, closures, views of them) are copied when the
-tangent graph captures them; results computed on the way belong to nobody else and are not.
+tangent graph captures them; results computed on the way belong to nobody else and are not.  Very
+large ones are borrowed instead of copied, and the derivative refuses to run on a changed one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from stax.core.primitive import Primitive
 from stax.core.staging import StagingTrace, StagingTracer, eval_graph
 from stax.core.trace import STATE, Trace, Tracer, use_trace
 from stax.dtypes import is_inexact
+from stax.errors import MutationError
 from stax.transforms.jvp import bind_values, known_value, rule_tangents, zero_of
+
+BORROWED_BYTES = 32 << 20  # foreign arrays from this size on are borrowed, not copied
 
 
 class LinearizeTracer(Tracer):
@@ -50,12 +54,13 @@ class LinearizeTracer(Tracer):
 class TangentTrace(StagingTrace):
     """Records the tangent graph; copies only the arrays that somebody else may write into."""
 
-    __slots__ = ("foreign", "captured")
+    __slots__ = ("foreign", "captured", "borrowed")
 
     def __init__(self, parent: Trace) -> None:
         super().__init__(parent)
         self.foreign: dict[int, Any] = {}
         self.captured: dict[int, Any] = {}
+        self.borrowed: list[Borrowed] = []
 
     def note_foreign(self, value: Any) -> None:
         """Remember an array that came from outside."""
@@ -70,7 +75,45 @@ class TangentTrace(StagingTrace):
             if id(root) not in self.foreign:
                 self.captured[id(root)] = root
                 return self._capture(value, value, aval_of(value))
+            if value.nbytes >= BORROWED_BYTES and value.flags.c_contiguous:
+                if (id(value), 0) not in self._constant_of:
+                    self.borrowed.append(Borrowed(value, fingerprint(value)))
+                view = value.view()
+                view.flags.writeable = False
+                return self._capture(value, view, aval_of(value))
         return super().atom(value, op)
+
+
+class Borrowed(NamedTuple):
+    """An array of the user's that a derivative reads, and what it looked like then."""
+
+    array: Any
+    fingerprint: bytes
+
+
+def fingerprint(array: Any) -> bytes:
+    """Sums over rows and over columns of the bits of a contiguous array, in one read of it."""
+    flat = array.reshape(-1).view(np.uint8)
+    words = flat[: flat.size // 8 * 8].view(np.uint64)
+    width = 1 << 12
+    table = words[: words.size // width * width].reshape(-1, width)
+    parts = [np.empty(len(table), np.uint64), np.zeros(width, np.uint64)]
+    for k in range(0, len(table), 64):  # 2 MiB at a time: the second sum finds it in the cache
+        block = table[k : k + 64]
+        parts[0][k : k + 64] = block.sum(1)
+        np.bitwise_xor(parts[1], np.bitwise_xor.reduce(block, 0), out=parts[1])
+    return b"".join(p.tobytes() for p in (*parts, flat[table.nbytes :]))
+
+
+def check_borrowed(borrowed: Sequence[Borrowed]) -> None:
+    """Raise MutationError if a borrowed array was written into since the function ran."""
+    for array, mark in borrowed:
+        if fingerprint(array) != mark:
+            raise MutationError(
+                "an array that this derivative reads was written into after the function ran",
+                operands=[f"array: {aval_of(array)}, {array.nbytes:,} bytes"],
+                hint="arrays this large are not copied; write into a copy (x = x.copy())",
+            )
 
 
 def root_of(array: Any) -> Any:
@@ -228,6 +271,7 @@ class LinearFunction(NamedTuple):
     graph: Graph
     in_mask: tuple[bool, ...]
     out_mask: tuple[bool, ...]
+    borrowed: tuple[Borrowed, ...] = ()
 
 
 def linearize_flat(
@@ -260,13 +304,14 @@ def linearize_flat(
     finally:
         trace.alive = False
         tangents.alive = False
-    outs = [_own(v, tangents.captured) for v in outs]
-    return LinearFunction(outs, graph, mask, tuple(t is not None for t in out_tangents))
+    outs = [_own(v, tangents) for v in outs]
+    out_mask = tuple(t is not None for t in out_tangents)
+    return LinearFunction(outs, graph, mask, out_mask, tuple(tangents.borrowed))
 
 
-def _own(value: Any, captured: dict[int, Any]) -> Any:
+def _own(value: Any, tangents: TangentTrace) -> Any:
     """`value`, copied when the tangent graph keeps its memory: the caller may write into it."""
-    if isinstance(value, np.ndarray) and id(root_of(value)) in captured:
+    if isinstance(value, np.ndarray) and id(root_of(value)) in tangents.captured:
         return value.copy()
     return value
 
@@ -338,6 +383,7 @@ def _lift_residuals(graph: Graph) -> tuple[Graph, list[StagingTracer]]:
 
 def apply_linear(linear: LinearFunction, tangents: Sequence[Any]) -> list[Any]:
     """Tangents of all results (None when zero) for tangents of all arguments."""
+    check_borrowed(linear.borrowed)
     given = [t for t, m in zip(tangents, linear.in_mask, strict=True) if m]
     found = iter(eval_graph(linear.graph, given))
     return [next(found) if m else None for m in linear.out_mask]

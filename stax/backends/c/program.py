@@ -59,6 +59,7 @@ _OUT_OF_MEMORY = -1
 _FALLBACK_FAILED = -2
 _BITS = 32
 LONG_BYTES = 64 * 1024
+KEPT_BYTES = 256 << 20  # an arena up to this size stays for the next call; a larger one is returned
 
 
 class Context(ctypes.Structure):
@@ -283,9 +284,7 @@ def _arena_names(lowered: LoweredGraph, uses: _Uses) -> list[str]:
     return found
 
 
-def _declare(
-    lowered: LoweredGraph, plan: ArenaPlan, names: dict[str, str], constants: int
-) -> str:
+def _declare(lowered: LoweredGraph, plan: ArenaPlan, names: dict[str, str], constants: int) -> str:
     """Declarations of the pointers of all buffers; `constants` are taken by other blocks."""
     lines = []
     inputs = 0
@@ -315,10 +314,9 @@ def _run_text(body: str, plan: ArenaPlan) -> str:
             "    char *arena = __atomic_exchange_n(&ctx->arena, 0, __ATOMIC_ACQ_REL);\n"
             f"    if (!arena && posix_memalign((void **)&arena, 64, {size})) return -1;\n"
         )
-        give = (
-            "    arena = __atomic_exchange_n(&ctx->arena, arena, __ATOMIC_ACQ_REL);\n"
-            "    if (arena) free(arena);\n"
-        )
+        give = "    if (arena) free(arena);\n"
+        if size <= KEPT_BYTES:
+            give = "    arena = __atomic_exchange_n(&ctx->arena, arena, __ATOMIC_ACQ_REL);\n" + give
     else:
         take = "    char *arena = 0;\n    (void)arena;\n"
         give = ""
