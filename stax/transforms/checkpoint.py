@@ -19,13 +19,15 @@ from stax.core.graph import Graph, Var
 from stax.core.primitive import COMPOSED, Primitive, Recompute
 from stax.core.staging import frees_after, lift_constants, stage
 from stax.core.trace import EVAL, STATE, bind, bind1, tagged, use_trace
-from stax.errors import StaticArgumentError
+from stax.errors import ConfigurationError, StaticArgumentError
 from stax.primitives.families_arrays import linear_shape_op
 from stax.pytree import PyTreeDef, tree_flatten, tree_unflatten
 from stax.transforms.arguments import check_leaves, name_of, normalized_argnums
 from stax.transforms.calls import eval_call, graph_avals, graph_cost, is_zero, transpose_call
+from stax.transforms.control_graphs import without_jit
 from stax.transforms.jvp import jvp_graph
 from stax.transforms.linearize import LinearizeTrace
+from stax.transforms.simplify import has_effect
 from stax.transforms.vmap import batch_graph
 
 Policy = Callable[..., bool]
@@ -89,7 +91,9 @@ def _rerun(
             STATE.source = eqn.source or before
             STATE.region = eqn.region or region
             values = [env[a] if isinstance(a, Var) else a.value for a in eqn.inputs]
-            if eqn.outputs[0] in known:
+            if has_effect(eqn.prim) and not eqn.outputs:
+                continue  # a print is made once, in the forward pass
+            if eqn.outputs and eqn.outputs[0] in known:
                 outs = [known[v] for v in eqn.outputs]
                 results = trace.process_known(eqn.prim, values, eqn.params, outs)
             else:
@@ -135,8 +139,17 @@ def checkpoint(
       prevent_cse: accepted for compatibility; recomputations are never merged.
       concrete: accepted for compatibility.
 
+    Raises:
+      ConfigurationError: the policy is not a function.
+
     >>> f = checkpoint(lambda x: np.sin(np.sin(x)))
     """
+    if policy is not None and not callable(policy):
+        names = ", ".join(n for n in vars(checkpoint_policies) if not n.startswith("_"))
+        raise ConfigurationError(
+            f"checkpoint: policy={policy!r} is not a policy",
+            hint=f"take one of stax.checkpoint_policies: {names}",
+        )
     statics = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @functools.wraps(fun)
@@ -161,7 +174,7 @@ def checkpoint(
             return outs
 
         staged = stage(flat, [aval_of(v) for v in leaves], name=name_of(fun))
-        graph, consts = lift_constants(staged)
+        graph, consts = lift_constants(without_jit(staged))
         outs = bind(checkpoint_p, *consts, *leaves, graph=graph, policy=policy)
         return tree_unflatten(trees[-1], outs)
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from stax.core.graph import BACKWARD, Atom, Eqn, Graph, Var
 from stax.core.primitive import Recompute
+from stax.errors import ConfigurationError
 from stax.transforms.maxflow import INFINITE, FlowNetwork
 from stax.transforms.phases import Split
 from stax.transforms.simplify import has_effect
@@ -404,14 +405,31 @@ def partition(split: Split, options: PartitionOptions | None = None) -> Partitio
     Args:
       split: the graph's two parts (`split_joint`).
       options: thresholds; the defaults are the specification's.
+
+    Raises:
+      ConfigurationError: `options.may_save` forbids to save what must not be recomputed either.
     """
     options = options or PartitionOptions()
     values = network_values(split, options)
     network = [v for v in values if v.bytes > options.free_bytes]
     cut_value, cut = minimum_cut(network)
+    if cut_value >= INFINITE and options.may_save is not None:
+        raise _undecidable(network, options)
     free = [v.var for v in values if v.bytes <= options.free_bytes]
     kept = {v.var for v in cut}.union(free)
     return build_partition(split, options, values, kept, cut_value)
+
+
+def _undecidable(values: Sequence[Value], options: PartitionOptions) -> ConfigurationError:
+    """The error for values that may neither be saved nor be recomputed."""
+    assert options.may_save is not None
+    stuck = [v for v in values if v.ban and v.read and not options.may_save(v.var, v.eqn)]
+    names = [f"{v.var.name or '?'}: {v.var.aval} ({v.ban})" for v in stuck]
+    return ConfigurationError(
+        "the backward part reads values that may be neither saved nor recomputed",
+        operands=names,
+        hint="let `may_save` allow them, or something between them and the backward part",
+    )
 
 
 def build_partition(

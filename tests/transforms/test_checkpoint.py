@@ -14,6 +14,7 @@ from stax import errors
 from stax.core.graph import check_graph
 from stax.core.staging import eval_graph
 from stax.testing import check_grads
+from stax.transforms.partition import PartitionOptions
 from stax.transforms.simplify import inline_calls, simplify
 
 
@@ -199,3 +200,28 @@ def test_the_text_of_a_graph_with_regions_is_stable() -> None:
     texts = {str(stax.make_ir(stax.grad(lambda x: f(f(x))))(0.3)) for _ in range(3)}
     assert len(texts) == 1
     assert "bwd@1 " in texts.pop()
+
+
+def test_policies_see_through_jit() -> None:
+    inner = stax.jit(lambda x, w: np.sin(x @ w))
+    x, w = np.ones((4, 4)), np.eye(4)
+
+    def dots(policy: Any) -> int:
+        f = stax.checkpoint(lambda x, w: np.cos(inner(x, w)).sum(), policy=policy)
+        flat = simplify(inline_calls(stax.make_ir(stax.value_and_grad(f))(x, w)))
+        return sum(e.op == "dot_general" for e in flat.eqns)
+
+    assert dots(None) == 3
+    assert dots(stax.checkpoint_policies.dots_saveable) == 2
+
+
+def test_unknown_policies_are_refused() -> None:
+    with pytest.raises(errors.ConfigurationError, match="dots_saveable"):
+        stax.checkpoint(np.sin, policy="dots")
+
+
+def test_what_may_neither_be_saved_nor_recomputed_is_named() -> None:
+    joint = stax.joint_graph(lambda x, w: np.sin(x @ w).sum())(np.ones((4, 4)), np.ones((4, 4)))
+    options = PartitionOptions(may_save=lambda var, eqn: eqn.op != "dot_general")
+    with pytest.raises(errors.ConfigurationError, match="dot_general"):
+        joint.partition(options=options)
