@@ -13,15 +13,20 @@ views.  Roots know their views by weak references only, so nothing is kept alive
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from stax.core.source import user_source
 from stax.core.staging import is_reachable
 from stax.core.trace import Tracer, fresh, value_slots
 from stax.errors import MutationError
 
-Step = tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
+Read = Callable[[Any], Any]
+Write = Callable[[Any, Any], Any]
+# How to read the view from its base, how to write it back, and the same step on a plain array.
+Step = tuple[Read, Write | None, Read]
 # A path is () at the root, else (path of the base, step from the base).
 Path = tuple[Any, ...]
 
@@ -49,20 +54,22 @@ def make_writable(values: Iterable[Any]) -> None:
 def record_view(
     view: Any,
     base: Any,
-    read: Callable[[Any], Any],
-    write: Callable[[Any, Any], Any] | None,
+    read: Read,
+    write: Write | None,
+    layout: Read,
 ) -> Any:
     """Remember that `view` = read(base); `write(base, new view)` gives the new base.
 
-    `write=None` marks a view that NumPy refuses to write to (a broadcast).  Returns `view`, which
-    is a handle of its own even when the operation changed nothing.
+    `write=None` marks a view that NumPy refuses to write to (a broadcast); `layout` is the same
+    step on a NumPy array.  Returns `view`, which is a handle of its own even when the operation
+    changed nothing.
     """
     if not isinstance(view, Tracer) or not isinstance(base, Tracer):
         return view
     if view is base:
         view = fresh(base)
     root, path = getattr(base, "origin", (base, ()))
-    view.origin = (root, (path, (read, write)))
+    view.origin = (root, (path, (read, write, layout)))
     views = getattr(root, "views", None)
     if views is None:
         root.views = [weakref.ref(view)]
@@ -82,6 +89,29 @@ def _steps(path: Path) -> list[Step]:
     return steps[::-1]
 
 
+def layout_of(value: Tracer) -> Any:
+    """An array without memory of its own, with the strides NumPy's view would have.
+
+    A value that is no view of another counts as row-major.
+    """
+    root, path = getattr(value, "origin", (value, ()))
+    strides = [1] * len(root.shape)
+    for k in range(len(root.shape) - 1, 0, -1):
+        strides[k - 1] = strides[k] * max(root.shape[k], 1)
+    array = np.lib.stride_tricks.as_strided(np.empty(1, np.int8), root.shape, strides)
+    for _, _, layout in _steps(path):
+        array = layout(array)
+    return array
+
+
+def reshaped_layout(array: Any, shape: Sequence[int]) -> Any:
+    """`array` under another shape without a copy, or None when NumPy would have to copy."""
+    try:
+        return np.reshape(array, tuple(shape), copy=False)
+    except ValueError:
+        return None
+
+
 def check_writable(target: Tracer) -> None:
     """Raise MutationError when `target`, or the value it is a view of, may not be written."""
     root, path = getattr(target, "origin", (target, ()))
@@ -95,7 +125,7 @@ def check_writable(target: Tracer) -> None:
             "jit(f, write_back=True) store the final values into the caller's arrays",
         )
     while path:
-        path, (_, write) = path
+        path, (_, write, _) = path
         if write is None:
             raise MutationError(
                 f"in-place write to a read-only view (type {target.aval})",
@@ -127,10 +157,10 @@ def assign(target: Tracer, value: Any) -> None:
     root, path = getattr(target, "origin", (target, ()))
     steps = _steps(path)
     bases = [root]
-    for read, _ in steps[:-1]:
+    for read, _, _ in steps[:-1]:
         bases.append(read(bases[-1]))
     new = value
-    for base, (_, write) in zip(reversed(bases), reversed(steps), strict=True) if steps else ():
+    for base, (_, write, _) in zip(reversed(bases), reversed(steps), strict=True) if steps else ():
         assert write is not None
         new = write(base, new)
     lifted = _lifted(root, new)
@@ -142,6 +172,6 @@ def assign(target: Tracer, value: Any) -> None:
         if view is None or view is target:
             continue
         current: Any = root
-        for read, _ in _steps(view.origin[1]):
+        for read, _, _ in _steps(view.origin[1]):
             current = read(current)
         _become(view, _lifted(view, current))

@@ -44,11 +44,12 @@ def _bad_index(message: str, kind: type[Any] = ShapeError, hint: str | None = No
 class BasicIndex:
     """Slices, static integers and new axes: a view of the array."""
 
-    __slots__ = ("shape", "start", "limit", "strides", "reverse", "inner", "result")
+    __slots__ = ("shape", "key", "start", "limit", "strides", "reverse", "inner", "result")
 
     def __init__(self, shape: Shape, items: Sequence[Any]) -> None:
         """`items` holds an int, a slice or None; the first two consume an axis each."""
         self.shape = shape
+        self.key = tuple(items)
         start, limit, strides, reverse = [], [], [], []
         inner: list[int] = []
         result: list[int] = []
@@ -93,6 +94,10 @@ class BasicIndex:
         """The view of `x`."""
         y = strided_slice(x, self.start, self.limit, self.strides)
         return reshape(rev(y, self.reverse), self.result)
+
+    def layout(self, array: Any) -> Any:
+        """The view of a NumPy array."""
+        return array[(*self.key, Ellipsis)]
 
     def write(self, x: Any, value: Any) -> Any:
         """A copy of `x` in which the view is `value`, of the view's shape."""
@@ -403,7 +408,7 @@ def getitem(x: Any, index: Any) -> Any:
     if isinstance(parsed, ArrayIndex):
         return parsed.read(x)
     assert isinstance(parsed, BasicIndex)
-    return record_view(parsed.read(x), x, parsed.read, parsed.write)
+    return record_view(parsed.read(x), x, parsed.read, parsed.write, parsed.layout)
 
 
 # -------------------------------------------------------------------------------------- writes

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import aval_of
-from stax.core.functionalize import record_view
+from stax.core.functionalize import layout_of, record_view, reshaped_layout
 from stax.core.source import user_source
-from stax.core.trace import Tracer
+from stax.core.trace import Tracer, fresh
 from stax.errors import ShapeError
 from stax.numpy.indexing import getitem
 from stax.numpy.promotion import as_dtype, coerce
@@ -74,24 +74,44 @@ __all__ = [
 Array = Any
 
 
-def viewed(x: Array, read: Callable[[Any], Any], write: Callable[[Any], Any] | None) -> Array:
-    """`read(x)` as a view of `x`; `write` takes the view's new value back to the base's."""
+def viewed(
+    x: Array,
+    read: Callable[[Any], Any],
+    write: Callable[[Any], Any] | None,
+    layout: Callable[[Any], Any],
+) -> Array:
+    """`read(x)` as a view of `x`; `write` takes the view's new value back to the base's.
+
+    `layout` is the same step on a NumPy array.
+    """
     y = read(x)
     if not isinstance(x, Tracer):
         return y
-    return record_view(y, x, read, None if write is None else lambda base, new: write(new))
+    return record_view(y, x, read, None if write is None else lambda base, new: write(new), layout)
 
 
 def reshaped(x: Array, shape: Sequence[int]) -> Array:
-    """`x` under another shape, as a view."""
+    """`x` under another shape; a view where NumPy's would be one."""
     have = aval_of(x).shape
-    return viewed(x, lambda v: vw.reshape(v, shape), lambda v: vw.reshape(v, have))
+    if hasattr(x, "origin") and reshaped_layout(layout_of(x), shape) is None:
+        return fresh(vw.reshape(x, shape))
+    return viewed(
+        x,
+        lambda v: vw.reshape(v, shape),
+        lambda v: vw.reshape(v, have),
+        lambda a: reshaped_layout(a, shape),
+    )
 
 
 def permuted(x: Array, perm: Sequence[int]) -> Array:
     """`x` with permuted axes, as a view."""
     back = np.argsort(np.asarray(perm, np.int64)).tolist()
-    return viewed(x, lambda v: vw.transpose(v, perm), lambda v: vw.transpose(v, back))
+    return viewed(
+        x,
+        lambda v: vw.transpose(v, perm),
+        lambda v: vw.transpose(v, back),
+        lambda a: a.transpose(perm),
+    )
 
 
 def resolved_shape(shape: Any, size: int, have: Any, op: str) -> tuple[int, ...]:
@@ -245,7 +265,12 @@ def broadcast_to(array: Array, shape: Any, subok: bool = False) -> Array:
             operands=[str(aval_of(x))],
             where=user_source() or None,
         )
-    return viewed(x, lambda v: broadcast_to_shape(v, target), None)
+    return viewed(
+        x,
+        lambda v: broadcast_to_shape(v, target),
+        None,
+        lambda a: np.broadcast_to(a, target),
+    )
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:

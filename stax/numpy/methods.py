@@ -109,10 +109,14 @@ def compress(self: Tracer, condition: Any, axis: Any = None, out: Any = None) ->
 def view(self: Tracer, dtype: Any = None, type: Any = None) -> Array:
     """The same value as a view, or its bits read as another dtype of the same width."""
     if dtype is None:
-        return record_view(self, self, lambda v: v, lambda base, new: new)
+        return record_view(self, self, lambda v: v, lambda base, new: new, lambda a: a)
     kind, old = asarray_dtype(dtype), self.dtype
     return record_view(
-        bitcast(self, kind), self, lambda v: bitcast(v, kind), lambda base, new: bitcast(new, old)
+        bitcast(self, kind),
+        self,
+        lambda v: bitcast(v, kind),
+        lambda base, new: bitcast(new, old),
+        lambda a: a,
     )
 
 

@@ -126,7 +126,23 @@ def nested_views(x, space):
     return parts[0] * 2 + parts[1]
 
 
+def reshape_copies_where_numpy_does(x, space):
+    a = start(x, space)
+    turned = a.T.reshape(-1)  # a copy
+    turned[0] = 100.0
+    part = a[:, 1:3].reshape(6)  # a copy
+    part[:] = -1.0
+    rows = a[1:].reshape(-1)  # a view
+    rows[2] = 50.0
+    pairs = a[:, ::2].reshape(3, 2, 1)  # a view
+    pairs[2, 1] = 60.0
+    single = a.T[None].squeeze().ravel()  # a copy
+    single += 1.0
+    return a + turned.sum() + part.sum() + single.sum()
+
+
 PROGRAMS = [
+    reshape_copies_where_numpy_does,
     fill,
     strided,
     view_writes_base,
