@@ -10,4 +10,5 @@ from stax.lax.reductions import *  # noqa: F403 - its __all__ is the list of nam
 from stax.lax.sequences import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.shapes import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.slicing import *  # noqa: F403 - its __all__ is the list of names
+from stax.lax.special import *  # noqa: F403 - its __all__ is the list of names
 from stax.transforms.collectives import *  # noqa: F403 - its __all__ is the list of names

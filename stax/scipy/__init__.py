@@ -1,4 +1,6 @@
-"""SciPy's functions on arrays and traced values: `special` and `stats`."""
+"""SciPy's functions on arrays and traced values."""
 
+from stax.scipy import cluster as cluster
+from stax.scipy import integrate as integrate
 from stax.scipy import special as special
 from stax.scipy import stats as stats

@@ -220,3 +220,16 @@ def test_compositions_run_in_compiled_loops() -> None:
         return special.logit(special.expit(x)) + special.xlogy(x, x) + special.entr(x)
 
     assert not stax.jit(f).lower(SMOOTH).fallbacks
+
+
+def test_names_of_lax() -> None:
+    lax = stax.lax
+    close(lax.bessel_i0e(ANY), reference.i0e(ANY))
+    close(lax.bessel_i1e(ANY), reference.i1e(ANY))
+    close(lax.igamma(A, B), reference.gammainc(A, B))
+    close(lax.igammac(A, B), reference.gammaincc(A, B))
+    close(lax.betainc(A, B, P), reference.betainc(A, B, P))
+    close(lax.zeta(A + 1.1, A), reference.zeta(A + 1.1, A))
+    step = 1e-5 * A
+    moved = [reference.gammaincinv(A + d, reference.gammainc(A, B)) for d in (step, -step)]
+    close(lax.random_gamma_grad(A, B), (moved[0] - moved[1]) / (2 * step), 1e-6)

@@ -1,0 +1,46 @@
+"""Special functions of `stax.lax`: Bessel, incomplete gamma and beta, zeta.
+
+Input: arrays or traced values.  Output: values in their common floating dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stax.lax.elementwise import floating
+from stax.primitives import special_bessel as bessel
+from stax.primitives import special_gamma as gammas
+from stax.primitives.elementwise import mul
+from stax.primitives.transcendental import log
+
+bessel_i0e = floating(bessel.i0e, "bessel_i0e", "exp(-abs(x)) I0(x).")
+bessel_i1e = floating(bessel.i1e, "bessel_i1e", "exp(-abs(x)) I1(x).")
+betainc = floating(
+    gammas.betainc, "betainc", "The regularised incomplete beta function of a, b, x."
+)
+igamma = floating(gammas.gammainc, "igamma", "The regularised lower incomplete gamma function.")
+igammac = floating(gammas.gammaincc, "igammac", "The regularised upper incomplete gamma function.")
+zeta = floating(gammas.zeta, "zeta", "Hurwitz's zeta function.")
+regularized_incomplete_beta = betainc
+
+
+def _gamma_sample_slope(a: Any, x: Any) -> Any:
+    return mul(x, gammas.gamma_slope(a, log(x)))
+
+
+random_gamma_grad = floating(
+    _gamma_sample_slope,
+    "random_gamma_grad",
+    "The change with `a` of a gamma number `x` whose probability is kept: (a, x).",
+)
+
+__all__ = [
+    "bessel_i0e",
+    "bessel_i1e",
+    "betainc",
+    "igamma",
+    "igammac",
+    "random_gamma_grad",
+    "regularized_incomplete_beta",
+    "zeta",
+]
