@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from stax.backends.c.handler import INNER_DEPTH, ROW_DEPTH, CValue, Emitter
+from stax.backends.c.vecmath import with_calls
 from stax.dtypes import DType
 from stax.loops.scalar_ops import SCALAR_OPS, c_type
 from stax.loops.symbolic import Expr, symbol
@@ -108,6 +109,8 @@ class KernelFrame:
     def run(self) -> KernelSource:
         lines = self.lines()
         body = "\n".join(["    int bad = 0;", *("    " + s for s in lines), "    return bad;"])
+        if not self.rows and not self.along:
+            body = with_calls(body)
         arguments = [
             f"{'' if n in self.written else 'const '}{c_type(self.dtypes[n])} *restrict p{k}"
             for k, n in enumerate(self.parameters)

@@ -19,11 +19,21 @@ from typing import Any
 import numpy as np
 
 from stax.backends.c import forks
+from stax.backends.c.convolution import KINDS as CONVOLUTION_KINDS
+from stax.backends.c.convolution import call_statement as convolution_call
+from stax.backends.c.convolution import convolutions, needs_convolutions
 from stax.backends.c.emit import KernelSource, emit_kernel
 from stax.backends.c.nested import NestedFunction, Program, nested_call
+from stax.backends.c.support import GEMM_TAGS as PRODUCT_TYPES
 from stax.backends.c.support import support
 from stax.backends.c.toolchain import require_toolchain
-from stax.backends.c.vecmath import PREAMBLE, definitions, names_in
+from stax.backends.c.vecmath import (
+    PREAMBLE,
+    call_definitions,
+    called_names,
+    definitions,
+    names_in,
+)
 from stax.dtypes import DType
 from stax.errors import OutOfBoundsError
 from stax.loops.buffers import (
@@ -113,7 +123,8 @@ def emit_program(program: Program) -> ProgramSource:
         (
             PREAMBLE,
             _CONTEXT,
-            definitions(names_in(text_kernels), preamble=False),
+            definitions([*names_in(text_kernels), *called_names(text_kernels)], preamble=False),
+            call_definitions(text_kernels),
             text_kernels,
             _run_text(body, plan),
         )
@@ -342,6 +353,8 @@ def _call_text(
     assert isinstance(first, ExternBuffer)
     if first.extern_kind == "matmul":
         return _product_text(first, names)
+    if first.extern_kind in CONVOLUTION_KINDS:
+        return convolution_call(first, names, len(PRODUCT_TYPES), _OUT_OF_MEMORY)
     number = len(fallbacks)
     made = [b for b in results if isinstance(b, ExternBuffer)]
     fallbacks.append(Fallback(made, lowered.table))
@@ -401,7 +414,10 @@ class CProgram:
         constants = (ctypes.c_void_p * max(len(self._keep), 1))(
             *(a.ctypes.data for a in self._keep)
         )
-        products = (ctypes.c_void_p * len(shared.products))(*shared.products)
+        addresses = shared.products
+        if needs_convolutions(source.text):
+            addresses = (*addresses, *convolutions()[1])
+        products = (ctypes.c_void_p * len(addresses))(*addresses)
         self._failure = threading.local()
         callback = _FALLBACK_TYPE(self._fallback)
         self._keep += [constants, products, callback, shared]

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 
 from stax.backends.c import vecmath_basic, vecmath_f32, vecmath_f64, vecmath_special
 
-__all__ = ["PREAMBLE", "Function", "definitions", "function_table", "names_in"]
+__all__ = [
+    "PREAMBLE",
+    "Function",
+    "call_definitions",
+    "called_names",
+    "definitions",
+    "function_table",
+    "names_in",
+    "with_calls",
+]
 
 PREAMBLE = """\
 #ifndef STAX_PREAMBLE
@@ -120,3 +129,40 @@ def definitions(names: Iterable[str], *, preamble: bool = True) -> str:
         pending.extend((needed, False) for needed in table[name].needs if needed not in order)
     texts = (table[name].text for name in order)
     return (PREAMBLE if preamble else "") + "".join(texts)
+
+
+CALL_FLOPS = 10  # operations from which a function is called, not inlined, in scalar code
+_PROTOTYPE = r"^STAX_INLINE (?P<result>[\w ]*?)\bstax_{name}\((?P<parameters>[^)]*)\)"
+
+
+def with_calls(text: str) -> str:
+    """`text` with calls in place of the inlined bodies of long functions.
+
+    For code that is not inside a vectorised loop: a body inlined at hundreds of places makes the
+    compiler slow and the code large, and gains nothing.
+    """
+    table = function_table()
+    for name in names_in(text):
+        if table[name].flops >= CALL_FLOPS:
+            text = re.sub(rf"\bstax_{name}\(", f"call_{name}(", text)
+    return text
+
+
+def call_definitions(text: str) -> str:
+    """Definitions of the functions that `with_calls` introduced into `text`."""
+    parts = []
+    for name in called_names(text):
+        body = function_table()[name].text
+        found = re.search(_PROTOTYPE.format(name=name), body, re.MULTILINE)
+        assert found is not None, name
+        arguments = ", ".join(p.split()[-1] for p in found["parameters"].split(","))
+        parts.append(
+            f"static __attribute__((noinline)) {found['result']}call_{name}"
+            f"({found['parameters']}) {{ return stax_{name}({arguments}); }}\n"
+        )
+    return "".join(parts)
+
+
+def called_names(text: str) -> list[str]:
+    """The names of the functions that `text` calls out of line."""
+    return list(dict.fromkeys(re.findall(r"\bcall_(\w+)\(", text)))
