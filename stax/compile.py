@@ -36,6 +36,7 @@ from stax.transforms.partition import Partition, partition
 from stax.transforms.phases import split_joint
 from stax.transforms.rematerialise import rematerialise
 from stax.transforms.simplify import dce, inline_calls, simplify
+from stax.transforms.updates import late_updates
 
 BACKENDS = ("c", "numpy", "triton")
 
@@ -362,7 +363,7 @@ def _scheduled(
     `carried` are the positions of inputs that a loop around it carries: its first outputs.
     """
     with _timed(times, "lower"):
-        lowered = lower(flat, kind, options.materialise)
+        lowered = lower(late_updates(flat), kind, options.materialise)
     nested: dict[str, list[Lowered]] = {}
     for buffer in lowered.computed:
         if isinstance(buffer, ExternBuffer) and buffer.call not in nested:

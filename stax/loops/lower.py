@@ -342,7 +342,17 @@ def count_users(graph: Graph) -> dict[Var, int]:
 def needed_in_memory(graph: Graph) -> set[Var]:
     """Values that some reader needs in memory whatever the thresholds say."""
     needed = {a for a in graph.outputs if isinstance(a, Var)}
-    for eqn in reversed(graph.eqns):
+    overwritten: dict[Var, int] = {}
+    for k, eqn in enumerate(graph.eqns):
+        if eqn.prim.family == "scatter" and isinstance(eqn.inputs[0], Var):
+            overwritten[eqn.inputs[0]] = k
+    for k, eqn in reversed(list(enumerate(graph.eqns))):
+        # What is read from an array before it is overwritten is kept: the array can then be
+        # overwritten in place.
+        if overwritten and eqn.prim.family == "gather":
+            atom = eqn.inputs[0]
+            if isinstance(atom, Var) and overwritten.get(atom, -1) > k:
+                needed.update(v for v in eqn.outputs if v.aval.size * 8 <= atom.aval.size)
         opaque = eqn.prim.lower is FALLBACK or eqn.prim.recompute is Recompute.EXPENSIVE
         view = eqn.prim.recompute is Recompute.VIEW and eqn.outputs[0] in needed
         if opaque or view:

@@ -19,12 +19,13 @@ from stax.core.aval import Aval, aval_of
 from stax.core.graph import Eqn, Graph, Var
 from stax.core.primitive import Linear, Primitive, Recompute, Zero
 from stax.core.staging import eval_graph, stage
-from stax.core.trace import bind, use_trace
+from stax.core.trace import bind, bind1, use_trace
 from stax.errors import GraphError
 from stax.loops.construct import full
 from stax.loops.lower import Lowering
 from stax.loops.tensors import TensorNode
 from stax.primitives.elementwise import add
+from stax.primitives.families_arrays import linear_shape_op
 from stax.primitives.views import broadcast, move_axis
 from stax.transforms.calls import graph_cost, is_zero
 from stax.transforms.control_graphs import (
@@ -44,6 +45,7 @@ from stax.transforms.jvp import instantiate, jvp_graph, zeros
 from stax.transforms.linearize import LinearizeTrace, linearize_graph
 from stax.transforms.simplify import PRUNE_RULES, dce
 from stax.transforms.transpose import transpose_graph, transpose_plan
+from stax.transforms.updates import sparse_sums
 from stax.transforms.vmap import batch_graph
 
 
@@ -137,7 +139,8 @@ def repeated(value: Any, size: int) -> Any:
 def _linearize(
     trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    body, n, m = without_jit(params["body"]), params["consts"], params["carry"]
+    n, m = params["consts"], params["carry"]
+    body = _with_costly_carries(params["body"], n, m)
     size, results = len(body.inputs), len(body.outputs)
     active, _ = carry_fixpoint(
         active_marks(tangents, body.in_avals),
@@ -193,6 +196,35 @@ def _linearize(
     rest = iter(found)
     marks_out = [*marks[1], *out_mask[m:]]
     return outs[:results], [next(rest) if w else None for w in marks_out]
+
+
+carried_p: Primitive = linear_shape_op(
+    "carried",
+    abstract_eval=lambda x: x,
+    impl=lambda x: x,
+    transpose=lambda ct, aval: ct,
+    batch=lambda args, dims, /: (bind1(carried_p, args[0]), dims[0]),
+    recompute=Recompute.EXPENSIVE,
+    family="identity",
+)
+
+
+def _with_costly_carries(graph: Graph, consts: int, carry: int) -> Graph:
+    """`graph` in which what is carried is a value like others, which takes memory to keep.
+
+    The inputs of a graph cost the backward pass nothing, but a carry has to be stacked.
+    """
+    key = ("scan carried", consts, carry)
+    found: Graph | None = graph.cache.get(key)
+    if found is None:
+        inner = without_jit(graph)
+
+        def fun(*values: Any) -> list[Any]:
+            known, state, slices = parts(values, consts, carry)
+            return eval_graph(inner, [*known, *(bind1(carried_p, v) for v in state), *slices])
+
+        found = graph.cache[key] = stage(fun, graph.in_avals, name=graph.name)
+    return found
 
 
 def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
@@ -336,7 +368,7 @@ class _BackwardBody:
 
         in_avals = [v.aval for v in (*k, *ct_carry)]
         in_avals += [*self.accumulated, *(v.aval for v in (*x, *ct_ys))]
-        self.graph = stage(fun, in_avals, name=f"{body.name}_backward")
+        self.graph = sparse_sums(stage(fun, in_avals, name=f"{body.name}_backward"))
 
     def cotangents(
         self, found: Sequence[Any], args: Sequence[Any], slices: Sequence[Any]
