@@ -132,7 +132,7 @@ def definitions(names: Iterable[str], *, preamble: bool = True) -> str:
 
 
 CALL_FLOPS = 10  # operations from which a function is called, not inlined, in scalar code
-_PROTOTYPE = r"^STAX_INLINE (?P<result>[\w ]*?)\bstax_{name}\((?P<parameters>[^)]*)\)"
+_PROTOTYPE = r"^(?:STAX_INLINE|static) (?P<result>[\w ]*?)\bstax_{name}\((?P<parameters>[^)]*)\)"
 
 
 def with_calls(text: str) -> str:
