@@ -36,6 +36,7 @@ from stax.pytree import (
     tree_unflatten,
     treedef_is_leaf,
 )
+from stax.transforms.grad import Product
 from stax.transforms.jit_call import jit_p
 
 __all__ = ["JitFunction", "jit"]
@@ -52,6 +53,18 @@ class Entry:
     captured: list[Any] = field(default_factory=list)
     written: list[int] = field(default_factory=list)  # leaves whose final values come back
     seconds: float = 0.0  # that tracing took
+    is_product: bool = False  # the result is a Hessian product, which NumPy reads as an array
+
+    def result(self, outs: Sequence[Any]) -> Any:
+        """The function's result from its flat values."""
+        tree = tree_unflatten(self.out_tree, outs)
+        return Product(tree) if self.is_product else tree
+
+    @property
+    def template(self) -> Any:
+        """The dispatcher's description of the result."""
+        whole = output_template(self.out_tree)
+        return ("call", lambda *parts: Product(parts), whole[1]) if self.is_product else whole
 
 
 def jit(
@@ -152,7 +165,7 @@ class JitFunction:
             name, graph = entry.graph.name, entry.graph
             params = {"graph": graph, "name": name, "options": self._options}
             outs: Sequence[Any] = bind(jit_p, *entry.captured, *leaves, **params)
-            return tree_unflatten(entry.out_tree, outs)
+            return entry.result(outs)
         program = executable(entry.graph, self._options)
         outs = program.run(leaves)
         if isinstance(program, CProgram):
@@ -161,14 +174,14 @@ class JitFunction:
                 kwargs,
                 program.entry,
                 program.results,
-                output_template(entry.out_tree),
+                entry.template,
                 statics=self._statics,
                 context=program.context_address,
                 release_gil=program.is_long,
                 on_error=program.fail,
                 keep_alive=program,
             )
-        return tree_unflatten(entry.out_tree, outs)
+        return entry.result(outs)
 
     def _call_writing(self, entry: Entry, leaves: list[Any]) -> Any:
         """Call, then store the final values of written arguments into the caller's arrays."""
@@ -183,7 +196,7 @@ class JitFunction:
                 assign(target, value)
             else:
                 np.copyto(target, value)
-        return tree_unflatten(entry.out_tree, outs[: len(outs) - len(targets)])
+        return entry.result(outs[: len(outs) - len(targets)])
 
     def _resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, list[Any]]:
         """The entry for these arguments' signature, and the dynamic leaves."""
@@ -238,13 +251,16 @@ class JitFunction:
     ) -> Entry:
         out_tree: list[PyTreeDef] = []
         written: list[int] = []
+        is_product: list[bool] = []
 
         def flat(*leaves: Any) -> list[Any]:
             if not self._write_back:
                 mark_arguments(leaves)
             args, kwargs = tree_unflatten(tree, leaves)
             args = tuple(static_args.get(k, a) for k, a in enumerate(args))
-            outs, structure = tree_flatten(self._fun(*args, **kwargs, **static_kwargs))
+            result = self._fun(*args, **kwargs, **static_kwargs)
+            is_product.append(isinstance(result, Product))
+            outs, structure = tree_flatten(result)
             out_tree.append(structure)
             written.extend(k for k, v in enumerate(leaves) if getattr(v, "version", 0))
             return [*outs, *(leaves[k] for k in written)]
@@ -254,7 +270,8 @@ class JitFunction:
         start = time.perf_counter()
         graph = stage(flat, avals, names, name if name.isidentifier() else "f")
         graph, captured = lift_constants(graph)
-        return Entry(graph, out_tree[0], captured, written, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        return Entry(graph, out_tree[0], captured, written, seconds, is_product[0])
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace for these arguments (arrays or ShapeDtypeStructs) without compiling."""
