@@ -11,6 +11,7 @@ that the C back end defines. Half types never reach a spelling: they are compute
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -74,16 +75,19 @@ class ScalarOp:
 SCALAR_OPS: dict[str, ScalarOp] = {}
 
 
+@functools.cache
 def is_half(dtype: np.dtype) -> bool:
     """Whether ``dtype`` is computed in float32."""
     return dtype.name in _HALF_NAMES
 
 
+@functools.cache
 def compute_dtype(dtype: np.dtype) -> np.dtype:
     """The type in which values of ``dtype`` are computed: float32 for the half types."""
     return FLOAT32 if is_half(dtype) else dtype
 
 
+@functools.cache
 def type_class(dtype: np.dtype) -> str:
     """``f``, ``i``, ``u`` or ``b``; complex and other types have no scalar code."""
     if dtype.kind in "fiub":
@@ -93,11 +97,13 @@ def type_class(dtype: np.dtype) -> str:
     raise DtypeError(f"no compiled scalar code for values of type {dtype}")
 
 
+@functools.cache
 def is_compilable(dtype: np.dtype) -> bool:
     """Whether elements of this type can be computed in generated code."""
     return is_half(dtype) or dtype.name in C_TYPES
 
 
+@functools.cache
 def type_tag(dtype: np.dtype) -> str:
     """The short name in the names of C functions: ``f32``, ``i64``, ``u8``, ``b8``, ``bf16``."""
     if dtype.name == "bfloat16":
@@ -107,6 +113,7 @@ def type_tag(dtype: np.dtype) -> str:
     return f"{type_class(dtype)}{8 * dtype.itemsize}"
 
 
+@functools.cache
 def c_type(dtype: np.dtype) -> str:
     """The C type that stores an element."""
     try:
@@ -320,26 +327,41 @@ _row("div", 2, np.true_divide, {"f": "({0} / {1})"}, flops=4.0)
 _row("neg", 1, np.negative, {"f": "(-{0})", "i": "({ct})(-{0})"},
      triton="(-{0})", interval=ranges.neg, symbolic=lambda a: -a)  # fmt: skip
 _row("abs", 1, np.absolute, {"f": "stax_abs_{t}({0})", "i": "stax_abs_{t}({0})", "u": "{0}"},
-     triton="tl.abs({0})", interval=ranges.absolute, pick=_pick_nonnegative)  # fmt: skip
-_function("sign", 1, np.sign, 2.0, "stax_sign({0})", kinds="fi", interval=ranges.sign)
-_function("floordiv", 2, np.floor_divide, 8.0, "stax_floordiv({0}, {1})", kinds="fi",
+     triton={"f": "tl.abs({0})", "i": "tl.abs({0})", "u": "{0}", "b": "{0}"},
+     interval=ranges.absolute, pick=_pick_nonnegative)  # fmt: skip
+_function("sign", 1, np.sign, 2.0, {"f": "stax_sign({0})", "i": "stax_integer_sign({0})"},
+          kinds="fi", interval=ranges.sign)  # fmt: skip
+_function("floordiv", 2, np.floor_divide, 8.0, {"f": "stax_floordiv({0}, {1})",
+          "i": "stax_integer_floordiv({0}, {1})"}, kinds="fi",
           interval=ranges.floordiv,
           symbolic=_unless_zero(symbolic.floordiv))  # fmt: skip
-_function("mod", 2, np.remainder, 8.0, "stax_mod({0}, {1})", kinds="fi", interval=ranges.mod,
+_function("mod", 2, np.remainder, 8.0, {"f": "stax_mod({0}, {1})",
+          "i": "stax_integer_mod({0}, {1})"}, kinds="fi", interval=ranges.mod,
           symbolic=_unless_zero(symbolic.mod))  # fmt: skip
-_function("fmod", 2, np.fmod, 8.0, "stax_fmod({0}, {1})", kinds="fi", interval=ranges.fmod)
+_function("fmod", 2, np.fmod, 8.0, {"f": "stax_fmod({0}, {1})",
+          "i": "stax_integer_fmod({0}, {1})"}, kinds="fi", interval=ranges.fmod)  # fmt: skip
 _function("max", 2, np.maximum, 1.0,
-          "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)", kinds="fib",
-          interval=ranges.maximum, symbolic=symbolic.maximum, pick=_pick_larger)  # fmt: skip
+          {"f": "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+           "i": "tl.maximum({0}, {1})", "b": "({0} | {1})"},
+          kinds="fib", interval=ranges.maximum, symbolic=symbolic.maximum,
+          pick=_pick_larger)  # fmt: skip
 _function("min", 2, np.minimum, 1.0,
-          "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)", kinds="fib",
-          interval=ranges.minimum, symbolic=symbolic.minimum, pick=_pick_smaller)  # fmt: skip
-_function("fmax", 2, np.fmax, 1.0, "tl.maximum({0}, {1})", kinds="fib", interval=ranges.maximum)
-_function("fmin", 2, np.fmin, 1.0, "tl.minimum({0}, {1})", kinds="fib", interval=ranges.minimum)
+          {"f": "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+           "i": "tl.minimum({0}, {1})", "b": "({0} & {1})"},
+          kinds="fib", interval=ranges.minimum, symbolic=symbolic.minimum,
+          pick=_pick_smaller)  # fmt: skip
+_function("fmax", 2, np.fmax, 1.0,
+          {"f": "tl.maximum({0}, {1})", "i": "tl.maximum({0}, {1})", "b": "({0} | {1})"},
+          kinds="fib", interval=ranges.maximum)  # fmt: skip
+_function("fmin", 2, np.fmin, 1.0,
+          {"f": "tl.minimum({0}, {1})", "i": "tl.minimum({0}, {1})", "b": "({0} & {1})"},
+          kinds="fib", interval=ranges.minimum)  # fmt: skip
 _function("relu", 1, _relu, 1.0,
-          "tl.maximum({0}, 0.0, propagate_nan=tl.PropagateNan.ALL)", kinds="fib",
-          interval=ranges.relu, pick=_pick_nonnegative)  # fmt: skip
-_function("pow", 2, np.power, 40.0, "libdevice.pow({0}, {1})", kinds="fi", interval=ranges.power,
+          {"f": "tl.maximum({0}, 0.0, propagate_nan=tl.PropagateNan.ALL)",
+           "i": "tl.where({0} > 0, {0}, 0)", "u": "{0}", "b": "{0}"},
+          kinds="fib", interval=ranges.relu, pick=_pick_nonnegative)  # fmt: skip
+_function("pow", 2, np.power, 40.0, {"f": "libdevice.pow({0}, {1})",
+          "i": "stax_integer_power({0}, {1})"}, kinds="fi", interval=ranges.power,
           transcendental=True)  # fmt: skip
 _row("integer_pow", 1, _integer_pow,
      {"f": "stax_integer_pow_{t}({0}, {n})", "i": "stax_integer_pow_{t}({0}, {n})", "b": ""},
@@ -376,13 +398,15 @@ for _name, _numpy, _symbol, _rule in (
 ):
     _row(_name, 2, _numpy, {"i": f"({{0}} {_symbol} {{1}})"}, interval=_rule)
 _row("bitwise_not", 1, np.bitwise_not, {"i": "({ct})(~{0})", "b": "({0} ^ 1)"},
-     triton={"i": "(~{0})", "b": "({0} ^ 1)"}, interval=ranges.bitwise_not)  # fmt: skip
+     triton={"i": "(~{0})", "b": "({0} == 0)"}, interval=ranges.bitwise_not)  # fmt: skip
 _function(
-    "shift_left", 2, np.left_shift, 1.0, "({0} << {1})", kinds="i", interval=ranges.shift_left
-)
+    "shift_left", 2, np.left_shift, 1.0, "stax_shift_left({0}, {1})",
+    kinds="i", interval=ranges.shift_left,
+)  # fmt: skip
 _function(
-    "shift_right", 2, np.right_shift, 1.0, "({0} >> {1})", kinds="i", interval=ranges.shift_right
-)
+    "shift_right", 2, np.right_shift, 1.0, "stax_shift_right({0}, {1})",
+    kinds="i", interval=ranges.shift_right,
+)  # fmt: skip
 
 for _name, _numpy, _triton in (
     ("floor", np.floor, "tl.floor({0})"),
@@ -393,8 +417,9 @@ for _name, _numpy, _triton in (
     _row(_name, 1, _numpy, {"f": f"stax_{_name}_{{t}}({{0}})", "i": "{0}"},
          triton={"f": _triton, "i": "{0}"})  # fmt: skip
 
-_function("sqrt", 1, np.sqrt, 6.0, "tl.sqrt_rn({0})")
-_function("rsqrt", 1, _rsqrt, 8.0, "(1.0 / tl.sqrt_rn({0}))")
+_function("sqrt", 1, np.sqrt, 6.0, "stax_sqrt({0})")
+_function("rsqrt", 1, _rsqrt, 8.0, "(1.0 / stax_sqrt({0}))")
+_TRITON_OWN = {"cbrt": "stax_cbrt({0})"}
 for _name, _numpy, _flops in (
     ("exp", np.exp, 12.0), ("exp2", np.exp2, 12.0), ("expm1", np.expm1, 20.0),
     ("log", np.log, 14.0), ("log2", np.log2, 14.0), ("log10", np.log10, 14.0),
@@ -404,7 +429,8 @@ for _name, _numpy, _flops in (
     ("sinh", np.sinh, 25.0), ("cosh", np.cosh, 25.0), ("tanh", np.tanh, 20.0),
     ("asinh", np.arcsinh, 30.0), ("acosh", np.arccosh, 30.0), ("atanh", np.arctanh, 30.0),
 ):  # fmt: skip
-    _function(_name, 1, _numpy, _flops, f"libdevice.{_name}({{0}})", transcendental=True)
+    _function(_name, 1, _numpy, _flops, _TRITON_OWN.get(_name, f"libdevice.{_name}({{0}})"),
+              transcendental=True)  # fmt: skip
 _function("sigmoid", 1, _sigmoid, 15.0, "tl.sigmoid({0})", transcendental=True)
 _function("atan2", 2, np.arctan2, 35.0, "libdevice.atan2({0}, {1})", transcendental=True)
 for _name, _scipy, _triton in (
@@ -419,14 +445,15 @@ _function("hypot", 2, np.hypot, 10.0, "libdevice.hypot({0}, {1})")
 _function("copysign", 2, np.copysign, 1.0, "libdevice.copysign({0}, {1})")
 _function("nextafter", 2, np.nextafter, 4.0, "libdevice.nextafter({0}, {1})")
 
+_SAME = {"0": "({0} != {0})", "1": "({0} == {0})"}  # a truth with the operand's shape
 for _name, _numpy, _integer, _triton, _answer in (
     ("isnan", np.isnan, "0", "({0} != {0})", ranges.point(0)),
     ("isinf", np.isinf, "0", "(tl.abs({0}) == float('inf'))", ranges.point(0)),
     ("isfinite", np.isfinite, "1", "(tl.abs({0}) < float('inf'))", ranges.point(1)),
-    ("signbit", _signbit, "({0} < 0)", "(libdevice.signbit({0}) != 0)", ranges.BOOL),
+    ("signbit", _signbit, "({0} < 0)", "stax_signbit({0})", ranges.BOOL),
 ):
     _row(_name, 1, _numpy, {"f": f"stax_{_name}_{{t}}({{0}})", "i": _integer},
-         triton={"f": _triton, "i": _integer}, result=_boolean,
+         triton={"f": _triton, "i": _SAME.get(_integer, _integer)}, result=_boolean,
          interval=lambda a, answer=_answer: answer)  # fmt: skip
 
 _row("where", 3, _where, "({0} ? {1} : {2})", triton="tl.where({0}, {1}, {2})", result=_selected,
