@@ -1,0 +1,282 @@
+"""Direct convolutions in C: results stay in registers while the kernel goes by.
+
+Input: nothing.  Output: C text of `stax_conv_<t>` and `stax_conv_swapped_<t>` for float and
+double, built once for a machine, and the statements that call them.  Both multiply a block of
+output features, one cache line wide, by several image elements at a time: `conv` takes positions
+along a row of the result and runs over the taps of the kernel; `conv_swapped`, for results smaller
+than the kernel, takes taps and runs over the kernel's positions.  The order of each sum is fixed,
+whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from stax.backends.c.toolchain import Library, require_toolchain
+from stax.backends.c.vecmath import PREAMBLE
+from stax.loops.buffers import ExternBuffer
+
+KINDS = ("conv", "conv_swapped")
+TAGS = ("f32", "f64")
+
+# The integers that describe a convolution, in the order of the C structure below.
+_SIZES = ("groups", "images", "channels", "taken", "filters")
+_CALL_MARK = "/* convolution */"
+_SPATIAL = ("extents", "window", "strides", "holes", "framed")
+
+_HEADER = """\
+extern void *malloc(size_t);
+extern void free(void *);
+typedef struct {
+    int64_t groups, images, channels, taken, filters;
+    int64_t e[3], k[3], s[3], d[3], f[3], threads;
+} stax_conv_sizes;
+#if defined(__AVX512F__)
+#define STAX_VECTOR 64
+#define STAX_HELD 12
+#elif defined(__AVX__)
+#define STAX_VECTOR 32
+#define STAX_HELD 6
+#elif defined(__aarch64__)
+#define STAX_VECTOR 16
+#define STAX_HELD 5
+#else
+#define STAX_VECTOR 16
+#define STAX_HELD 2
+#endif
+#define STAX_PARTS (64 / STAX_VECTOR)
+"""
+
+_TYPED = """\
+typedef @ct stax_part_@t __attribute__((vector_size(STAX_VECTOR), aligned(sizeof(@ct))));
+enum { stax_line_@t = 64 / (int)sizeof(@ct), stax_lanes_@t = STAX_VECTOR / (int)sizeof(@ct) };
+"""
+
+# `P` image elements, `step` apart, against one line of features for every tap.
+_BLOCK = """\
+static void stax_conv_block_@t_@p(const @ct *restrict x, int64_t step,
+        const int64_t *restrict off, int64_t taps, const @ct *restrict w, @ct *restrict out,
+        int64_t ostep, int64_t lanes) {
+    stax_part_@t a[@p][STAX_PARTS];
+#pragma GCC unroll 16
+    for (int p = 0; p < @p; p++)
+#pragma GCC unroll 8
+        for (int v = 0; v < STAX_PARTS; v++) a[p][v] = (stax_part_@t){0};
+    for (int64_t i = 0; i < taps; i++) {
+        const @ct *at = x + off[i];
+        stax_part_@t b[STAX_PARTS];
+#pragma GCC unroll 8
+        for (int v = 0; v < STAX_PARTS; v++)
+            b[v] = *(const stax_part_@t *)(w + i * stax_line_@t + v * stax_lanes_@t);
+#pragma GCC unroll 16
+        for (int p = 0; p < @p; p++)
+#pragma GCC unroll 8
+            for (int v = 0; v < STAX_PARTS; v++) a[p][v] += b[v] * at[p * step];
+    }
+    if (lanes == stax_line_@t) {
+#pragma GCC unroll 16
+        for (int p = 0; p < @p; p++)
+#pragma GCC unroll 8
+            for (int v = 0; v < STAX_PARTS; v++)
+                *(stax_part_@t *)(out + p * ostep + v * stax_lanes_@t) = a[p][v];
+    } else {
+        @ct line[@p][stax_line_@t];
+#pragma GCC unroll 16
+        for (int p = 0; p < @p; p++)
+#pragma GCC unroll 8
+            for (int v = 0; v < STAX_PARTS; v++)
+                *(stax_part_@t *)(line[p] + v * stax_lanes_@t) = a[p][v];
+        for (int p = 0; p < @p; p++)
+            for (int64_t v = 0; v < lanes; v++) out[p * ostep + v] = line[p][v];
+    }
+}
+"""
+
+# `P` taps against one line of features for every position of the kernel, added to `out`.
+_SWAPPED = """\
+static void stax_conv_sum_@t_@p(const stax_conv_sizes *c, const @ct *restrict x,
+        const int64_t *restrict off, const @ct *restrict w, @ct *restrict out, int first) {
+    stax_part_@t a[@p][STAX_PARTS];
+    int64_t o[@p];
+#pragma GCC unroll 16
+    for (int p = 0; p < @p; p++) {
+        o[p] = off[p];
+#pragma GCC unroll 8
+        for (int v = 0; v < STAX_PARTS; v++)
+            a[p][v] = first ? (stax_part_@t){0}
+                : *(const stax_part_@t *)(out + p * c->filters + v * stax_lanes_@t);
+    }
+    int64_t step = c->d[2] * c->images, line = c->filters;
+    for (int64_t i = 0; i < c->k[0]; i++)
+        for (int64_t j = 0; j < c->k[1]; j++) {
+            const @ct *at = x + (i * c->d[0] * c->f[1] + j * c->d[1]) * c->f[2] * c->images;
+            const @ct *from = w + (i * c->k[1] + j) * c->k[2] * line;
+            for (int64_t k = 0; k < c->k[2]; k++) {
+                stax_part_@t b[STAX_PARTS];
+#pragma GCC unroll 8
+                for (int v = 0; v < STAX_PARTS; v++)
+                    b[v] = *(const stax_part_@t *)(from + v * stax_lanes_@t);
+#pragma GCC unroll 16
+                for (int p = 0; p < @p; p++)
+#pragma GCC unroll 8
+                    for (int v = 0; v < STAX_PARTS; v++) a[p][v] += b[v] * at[o[p]];
+                at += step;
+                from += line;
+            }
+        }
+#pragma GCC unroll 16
+    for (int p = 0; p < @p; p++)
+#pragma GCC unroll 8
+        for (int v = 0; v < STAX_PARTS; v++)
+            *(stax_part_@t *)(out + p * c->filters + v * stax_lanes_@t) = a[p][v];
+}
+"""
+
+_ENTRY = """\
+typedef void (*stax_conv_block_@t)(const @ct *restrict, int64_t, const int64_t *restrict, int64_t,
+    const @ct *restrict, @ct *restrict, int64_t, int64_t);
+static const stax_conv_block_@t stax_conv_blocks_@t[] = { @blocks };
+typedef void (*stax_conv_sum_@t)(const stax_conv_sizes *, const @ct *restrict,
+    const int64_t *restrict, const @ct *restrict, @ct *restrict, int);
+static const stax_conv_sum_@t stax_conv_sums_@t[] = { @sums };
+
+int32_t stax_conv_@t(const stax_conv_sizes *c, const @ct *x, const @ct *w, @ct *out) {
+    int64_t taps = c->k[0] * c->k[1] * c->k[2] * c->taken, t = 0;
+    int64_t *off = malloc(sizeof(int64_t) * (taps ? taps : 1));
+    if (!off) return -1;
+    for (int64_t i = 0; i < c->k[0]; i++)
+        for (int64_t j = 0; j < c->k[1]; j++)
+            for (int64_t k = 0; k < c->k[2]; k++)
+                for (int64_t f = 0; f < c->taken; f++)
+                    off[t++] = ((i * c->d[0] * c->f[1] + j * c->d[1]) * c->f[2] + k * c->d[2])
+                        * c->channels + f;
+    int64_t lines = (c->filters + stax_line_@t - 1) / stax_line_@t;
+    int64_t rows = c->images * c->e[0] * c->e[1], width = c->e[2];
+    int64_t parts = (width + STAX_HELD - 1) / STAX_HELD;
+    int64_t all = c->groups * c->filters, step = c->s[2] * c->channels;
+    /* A few rows share a line of features before the next line is read. */
+    int64_t tile = 8, tiles = (rows + tile - 1) / tile;
+    int parallel = c->threads > 1 && rows * width * all * taps > 400000;
+#pragma omp parallel for num_threads(c->threads) if (parallel) schedule(static)
+    for (int64_t block = 0; block < tiles; block++) {
+        int64_t last = block * tile + tile < rows ? block * tile + tile : rows;
+        for (int64_t g = 0; g < c->groups; g++)
+            for (int64_t l = 0; l < lines; l++) {
+                const @ct *from = w + (g * lines + l) * taps * stax_line_@t;
+                int64_t lanes = c->filters - l * stax_line_@t;
+                if (lanes > stax_line_@t) lanes = stax_line_@t;
+                for (int64_t row = block * tile; row < last; row++) {
+                    int64_t n = row / (c->e[0] * c->e[1]), r = row % (c->e[0] * c->e[1]);
+                    const @ct *at = x + g * c->taken
+                        + ((n * c->f[0] + r / c->e[1] * c->s[0]) * c->f[1]
+                           + r % c->e[1] * c->s[1]) * c->f[2] * c->channels;
+                    @ct *to = out + row * width * all + g * c->filters + l * stax_line_@t;
+                    int64_t q = 0;
+                    for (int64_t part = 0; part < parts; part++) {
+                        int64_t p = (width - q + parts - part - 1) / (parts - part);
+                        stax_conv_blocks_@t[p - 1](at + q * step, step, off, taps, from,
+                                                   to + q * all, all, lanes);
+                        q += p;
+                    }
+                }
+            }
+    }
+    free(off);
+    return 0;
+}
+
+int32_t stax_conv_swapped_@t(const stax_conv_sizes *c, const @ct *x, const @ct *w, @ct *out) {
+    int64_t taps = c->e[0] * c->e[1] * c->e[2] * c->images, t = 0;
+    int64_t *off = malloc(sizeof(int64_t) * (taps ? taps : 1));
+    if (!off) return -1;
+    for (int64_t i = 0; i < c->e[0]; i++)
+        for (int64_t j = 0; j < c->e[1]; j++)
+            for (int64_t k = 0; k < c->e[2]; k++)
+                for (int64_t b = 0; b < c->images; b++)
+                    off[t++] = ((i * c->s[0] * c->f[1] + j * c->s[1]) * c->f[2] + k * c->s[2])
+                        * c->images + b;
+    int64_t lines = c->filters / stax_line_@t, parts = (taps + STAX_HELD - 1) / STAX_HELD;
+    int64_t places = c->k[0] * c->k[1] * c->k[2];
+    int64_t image = c->f[0] * c->f[1] * c->f[2] * c->images, kernel = places * c->filters;
+    int64_t share = taps * c->filters;
+    int64_t units = c->groups * parts;
+    int parallel = c->threads > 1 && units * c->taken * places * c->filters > 100000;
+#pragma omp parallel num_threads(c->threads) if (parallel)
+    {
+#if defined(_OPENMP)
+        int64_t me = omp_get_thread_num(), crew = omp_get_num_threads();
+#else
+        int64_t me = 0, crew = 1;
+#endif
+        for (int64_t f = 0; f < c->taken; f++)
+            for (int64_t u = units * me / crew; u < units * (me + 1) / crew; u++) {
+                int64_t g = u / parts, part = u % parts;
+                int64_t start = part * taps / parts, stop = (part + 1) * taps / parts;
+                if (stop == start) continue;
+                int64_t feature = g * c->taken + f;
+                for (int64_t l = 0; l < lines; l++)
+                    stax_conv_sums_@t[stop - start - 1](
+                        c, x + feature * image, off + start,
+                        w + feature * kernel + l * stax_line_@t,
+                        out + g * share + start * c->filters + l * stax_line_@t, f == 0);
+            }
+    }
+    free(off);
+    return 0;
+}
+"""
+
+
+def convolution_source() -> str:
+    """C text of the routines; it needs `vecmath.PREAMBLE` before it."""
+    parts = ["#if defined(_OPENMP)\n#include <omp.h>\n#endif\n", _HEADER]
+    held = 12  # the most that any machine holds
+    for tag, ct in zip(TAGS, ("float", "double"), strict=True):
+        text = _TYPED
+        blocks, sums = [], []
+        for p in range(1, held + 1):
+            # No machine is asked for more than it holds in registers.
+            guard = f"#if {p} <= STAX_HELD\n"
+            text += guard + (_BLOCK + _SWAPPED).replace("@p", str(p)) + "#endif\n"
+            blocks.append(f"\n#if {p} <= STAX_HELD\nstax_conv_block_{tag}_{p},\n#endif\n")
+            sums.append(f"\n#if {p} <= STAX_HELD\nstax_conv_sum_{tag}_{p},\n#endif\n")
+        text += _ENTRY.replace("@blocks", "".join(blocks)).replace("@sums", "".join(sums))
+        parts.append(text.replace("@ct", ct).replace("@t", tag))
+    return "".join(parts)
+
+
+@functools.cache
+def convolutions() -> tuple[Library, tuple[int, ...]]:
+    """The loaded routines and their addresses, in the order (kind, type).
+
+    Raises:
+      CompilerNotFoundError: there is no working compiler.
+    """
+    library = require_toolchain().load(
+        PREAMBLE + convolution_source(), opt="-O2", extra=("-ffp-contract=fast",)
+    )
+    return library, tuple(library.address(f"stax_{k}_{t}") for k in KINDS for t in TAGS)
+
+
+def call_statement(buffer: ExternBuffer, names: dict[str, str], first_slot: int, code: int) -> str:
+    """The statement of a program that calls a routine; `code` is returned when memory is short."""
+    p = buffer.params
+    tag = TAGS.index("f32" if buffer.dtype.itemsize == 4 else "f64")
+    slot = first_slot + KINDS.index(buffer.extern_kind) * len(TAGS) + tag
+    ct = ("float", "double")[tag]
+    sizes = [str(p.get(k, 0)) for k in _SIZES]
+    sizes += ["{" + ", ".join(map(str, p[k])) + "}" for k in _SPATIAL]
+    image, kernel = (f"{names[i.buffer]} + {i.layout.offset}" for i in buffer.inputs)
+    signature = f"int32_t (*)(const void *, const {ct} *, const {ct} *, {ct} *)"
+    return (
+        f"{_CALL_MARK}\n"
+        "{ struct { int64_t n[5], e[3], k[3], s[3], d[3], f[3], threads; } sizes = {\n"
+        f"        {{{', '.join(sizes[:5])}}}, {', '.join(sizes[5:])}, ctx->threads }};\n"
+        f"      if ((({signature})ctx->products[{slot}])(&sizes, {image}, {kernel}, "
+        f"{names[buffer.name]})) {{ code = {code}; goto done; }} }}"
+    )
+
+
+def needs_convolutions(text: str) -> bool:
+    """Whether a program's text calls one of the routines."""
+    return _CALL_MARK in text
