@@ -1,4 +1,4 @@
-"""Loops on concrete values: where nothing is traced, a loop is a Python loop.
+"""Loops on concrete values, for bodies that cannot be traced: a loop is a Python loop.
 
 Input: a body as a Python function, and values.  Output: what the traced loop would give.  The
 body is called at every step, with NumPy arrays (read-only, as what they stand for is the caller's)
@@ -57,9 +57,9 @@ class ConcreteCarry:
     """
 
     def __init__(self, leaves: Sequence[Any], tree: PyTreeDef, settle: Settle) -> None:
-        self.leaves = list(leaves)
+        self.leaves = [np.bool_(v) if isinstance(v, bool) else v for v in leaves]
         self.tree = tree
-        self.avals = [aval_of(v) for v in leaves]
+        self.avals = [aval_of(v) for v in self.leaves]
         self.settle = settle
 
     def value(self) -> Any:

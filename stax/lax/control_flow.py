@@ -128,14 +128,12 @@ def scan(
         found, ys = concrete_scan(flat, state, xs_leaves, xs_tree, steps, bool(reverse))
         return tree_unflatten(carry_tree, finished(found, leaves)), ys
 
-    if steps and STATE.trace is EVAL:
-        return concretely()
     try:
         body, values = _with_fixed_carry(
             lambda avals: staged(flat, treedef, [*avals, *slices]), leaves, init, "scan", name_of(f)
         )
     except ConcretizationError:
-        # The body needs numbers; they are known when only derivatives are being taken.
+        # The body needs numbers; outside jit and vmap they are known.
         if steps and runs_concretely():
             return concretely()
         raise
@@ -151,9 +149,9 @@ def scan(
         reverse=bool(reverse),
         unroll=int(unroll),
     )
-    outs = finished(outs, [*leaves, *xs_leaves])
+    results = finished(outs, [*leaves, *xs_leaves])
     count = len(values)
-    return tree_unflatten(carry_tree, outs[:count]), tree_unflatten(y_tree[-1], outs[count:])
+    return tree_unflatten(carry_tree, results[:count]), tree_unflatten(y_tree[-1], results[count:])
 
 
 def _scan_length(xs: Any, length: int | None) -> int:
@@ -225,21 +223,22 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         return new
 
     flat.__name__ = name_of(body_fun)
-    if STATE.trace is EVAL:
+    try:
+        body, values = _with_fixed_carry(
+            lambda avals: staged(flat, treedef, avals),
+            leaves,
+            init_val,
+            "while_loop",
+            name_of(body_fun),
+        )
+        test = staged(cond_fun, treedef, body.graph.in_avals[len(body.consts) :])
+    except ConcretizationError:
+        if STATE.trace is not EVAL:
+            raise
         state = ConcreteCarry(leaves, tree, _settling(init_val, "while_loop", name_of(body_fun)))
-        started = False
         while _holds(cond_fun, state.value()):
-            started = state.advance(flat(state.value())) or started
-        if started:
-            return tree_unflatten(tree, finished(state.leaves, leaves))
-    body, values = _with_fixed_carry(
-        lambda avals: staged(flat, treedef, avals),
-        leaves,
-        init_val,
-        "while_loop",
-        name_of(body_fun),
-    )
-    test = staged(cond_fun, treedef, body.graph.in_avals[len(body.consts) :])
+            state.advance(flat(state.value()))
+        return tree_unflatten(tree, finished(state.leaves, leaves))
     _check_condition(test.graph.out_avals, cond_fun)
     outs = bind(
         while_p,

@@ -89,8 +89,7 @@ def _batch(
             [[d is not None for d in batch_graph(b, places, size, axis_name)[1]] for b in branches]
         )
         graphs = tuple(batch_body(b, batched, wanted, size, axis_name) for b in branches)
-        outs = bind(cond_p, *values, branches=graphs)
-        return outs, [0 if w else None for w in wanted]
+        return bind(cond_p, *values, branches=graphs), [0 if w else None for w in wanted]
     count = len(branches[0].outputs)
     graphs = tuple(
         batch_body(unchecked(b), batched, [True] * count, size, axis_name) for b in branches

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stax.core.aval import Aval
-from stax.core.graph import Eqn, Graph, Var
-from stax.core.staging import eval_graph, stage
+from stax.core.graph import Atom, Eqn, Graph, Var
+from stax.core.staging import eval_graph, frees_after, stage
 from stax.dtypes import is_inexact
 from stax.transforms.calls import is_zero
 from stax.transforms.jit_call import jit_p
@@ -190,3 +190,57 @@ def with_leading_inputs(graph: Graph, avals: Sequence[Aval], own: Sequence[int])
         return eval_graph(graph, [*(values[k] for k in own), *values[len(avals) :]])
 
     return stage(fun, [*avals, *graph.in_avals[len(own) :]], name=graph.name)
+
+
+def numpy_function(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:
+    """`graph` as a function of NumPy values, for running it many times.
+
+    It does what `eval_graph` does when nothing is traced, with the bookkeeping done once.
+    """
+    found: Callable[[Sequence[Any]], list[Any]] | None = graph.cache.get("numpy function")
+    if found is not None:
+        return found
+    slot: dict[Var, int] = {}
+    start: list[Any] = []
+
+    def place(var: Var, value: Any = None) -> int:
+        slot[var] = len(start)
+        start.append(value)
+        return slot[var]
+
+    def read(atom: Atom) -> int:
+        if isinstance(atom, Var):
+            return slot[atom]
+        start.append(atom.value)
+        return len(start) - 1
+
+    for var in graph.inputs:
+        place(var)
+    for var, value in graph.constants:
+        place(var, value)
+    frees = frees_after(graph)
+    plan = []
+    for eqn, gone in zip(graph.eqns, frees, strict=True):
+        ins = [read(a) for a in eqn.inputs]
+        outs = [place(v) for v in eqn.outputs]
+        prim = eqn.prim
+        plan.append((prim.impl, ins, outs, eqn.params, prim.multi, [slot[v] for v in gone]))
+    results = [read(a) for a in graph.outputs]
+    count = len(graph.inputs)
+
+    def run(values: Sequence[Any]) -> list[Any]:
+        slots = list(start)
+        slots[:count] = values
+        for impl, ins, outs, params, multi, gone in plan:
+            out = impl(*[slots[k] for k in ins], **params)
+            if multi:
+                for k, value in zip(outs, out, strict=True):
+                    slots[k] = value
+            else:
+                slots[outs[0]] = out
+            for k in gone:
+                slots[k] = None
+        return [slots[k] for k in results]
+
+    graph.cache["numpy function"] = run
+    return run

@@ -47,14 +47,14 @@ class ProductPlan:
         """The sum over all steps, from the stacked operands."""
         result = None
         for term in self.terms:
-            operands = [
+            x, y = (
                 slices[self.place[a]] if a in self.place else stacked[a]
                 for a in term.product.inputs
                 if isinstance(a, Var)
-            ]
+            )
             (left, right), _ = term.product.params["dimension_numbers"]
             numbers = ((0, *(k + 1 for k in left)), (0, *(k + 1 for k in right))), ((), ())
-            value = dot_general(*operands, numbers, term.product.params["dtype"])
+            value = dot_general(x, y, numbers, term.product.params["dtype"])
             for view in term.views:
                 value = bind1(view.prim, value, **view.params)
             result = value if result is None else add(result, value)

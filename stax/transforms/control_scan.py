@@ -35,11 +35,12 @@ from stax.transforms.control_graphs import (
     chosen,
     filled,
     jvp_body,
+    numpy_function,
     parts,
     variables,
     without_jit,
 )
-from stax.transforms.control_products import ProductPlan, product_plans
+from stax.transforms.control_products import product_plans
 from stax.transforms.jit_call import saving_graphs
 from stax.transforms.jvp import instantiate, jvp_graph, zeros
 from stax.transforms.linearize import LinearizeTrace, linearize_graph
@@ -67,8 +68,9 @@ def _run(
 ) -> list[Any]:
     known, state, xs = parts(args, consts, carry)
     ys = [np.empty((length, *a.shape), a.dtype) for a in body.out_avals[carry:]]
+    step = numpy_function(body)
     for t in range(length - 1, -1, -1) if reverse else range(length):
-        outs = eval_graph(body, [*known, *state, *(x[t] for x in xs)])
+        outs = step([*known, *state, *(x[t] for x in xs)])
         state = outs[:carry]
         for y, out in zip(ys, outs[carry:], strict=True):
             y[t] = out
@@ -235,9 +237,9 @@ def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
         return [isinstance(a, Var) and a in linear for a in body.outputs]
 
     linear, _ = carry_fixpoint([isinstance(a, Linear) for a in args], n, m, linear_outputs)
-    order = list(range(len(args)))
+    order, operands = list(range(len(args))), list(args)
     if not all(linear[n : n + m]):
-        order, args, cts, params = _known_carries(args, linear, cts, params)
+        order, operands, cts, params = _known_carries(args, linear, cts, params)
         linear = [linear[k] for k in order]
         body, m = params["body"], params["carry"]
     ct_carry = [instantiate(ct) for ct in cts[:m]]
@@ -245,7 +247,7 @@ def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
     given = [True] * m + [not isinstance(ct, Zero) for ct in cts[m:]]
     graph, received = transpose_graph(body, linear, given)
     backward = _BackwardBody(graph, body, linear, received, n, m, len(ct_ys))
-    known = parts([None if mark else a for a, mark in zip(args, linear, strict=True)], n, m)
+    known = parts([None if mark else a for a, mark in zip(operands, linear, strict=True)], n, m)
     fixed = chosen(known[0], [not v for v in linear[:n]])
     varying = chosen(known[2], [not v for v in linear[n + m :]])
     found = bind(
@@ -262,7 +264,7 @@ def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
         reverse=not params["reverse"],
         unroll=params["unroll"],
     )
-    outgoing = backward.cotangents(found, args, [*varying, *ct_ys])
+    outgoing = backward.cotangents(found, operands, [*varying, *ct_ys])
     result: list[Any] = [None] * len(order)
     for k, ct in zip(order, outgoing, strict=True):
         result[k] = ct
@@ -336,7 +338,7 @@ class _BackwardBody:
         results = [next(outs) if flow else None for flow in self.flows]
         place = {v: j for j, v in enumerate([*x, *ct_ys])}
         plans = product_plans(graph, results[:consts], place)
-        self.plans: list[ProductPlan | None] = plans
+        self.plans = plans
         self.summed = [j for j in range(consts) if results[j] is not None and plans[j] is None]
         self.accumulated = [body.inputs[j].aval.tangent() for j in self.summed]
         extra = list(dict.fromkeys(v for plan in plans if plan is not None for v in plan.stacked))

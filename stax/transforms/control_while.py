@@ -31,6 +31,7 @@ from stax.transforms.control_graphs import (
     carry_fixpoint,
     chosen,
     jvp_body,
+    numpy_function,
     parts,
     unchecked,
 )
@@ -57,8 +58,9 @@ def _avals(
 
 def _run(*args: Any, cond: Graph, body: Graph, cond_consts: int, body_consts: int) -> list[Any]:
     of_cond, of_body, carry = parts(args, cond_consts, body_consts)
-    while eval_graph(cond, [*of_cond, *carry])[0]:
-        carry = eval_graph(body, [*of_body, *carry])
+    going, step = numpy_function(cond), numpy_function(body)
+    while going([*of_cond, *carry])[0]:
+        carry = step([*of_body, *carry])
     return carry
 
 
