@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,8 @@ class Aval:
     shape: tuple[int, ...]
     dtype: DType
     weak: bool
-    _interned: dict[tuple[Any, ...], Aval] = {}
+    _text: str
+    _interned: ClassVar[dict[tuple[Any, ...], Aval]] = {}
 
     def __new__(cls, shape: tuple[int, ...], dtype: DType, weak: bool = False) -> Aval:
         key = (shape, dtype, weak)

@@ -311,8 +311,8 @@ class NestEmitter(KernelFrame):
 
     def _along_loops(self, opened: list[_Reduction], first: str, last: str) -> list[str]:
         lines: list[str] = []
-        for name, n in zip(self.along_symbols[:-1], self.along[:-1], strict=True):
-            lines.append(f"for (int64_t {name.name} = 0; {name.name} < {n}; {name.name}++) {{")
+        for s, n in zip(self.along_symbols[:-1], self.along[:-1], strict=True):
+            lines.append(f"for (int64_t {s.name} = 0; {s.name} < {n}; {s.name}++) {{")
         name, n = self.along_symbols[-1].name, self.along[-1]
         loop = Loop(name, first or "0", last or str(n), n)
         accumulators = [r.accumulator for r in opened if r.accumulator is not None]

@@ -272,7 +272,7 @@ class Emitter:
         self, buffer: str, index: Expr, mode: str, operands: list[CValue], depth: int
     ) -> None:
         """What a store does; kernels replace it."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not store ({buffer})")
 
     def _load(
         self,

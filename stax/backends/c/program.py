@@ -9,6 +9,7 @@ arrays.  A fallback step calls back into Python from inside the C call.
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 import threading
 import time
@@ -22,7 +23,8 @@ from stax.backends.c import forks
 from stax.backends.c.convolution import KINDS as CONVOLUTION_KINDS
 from stax.backends.c.convolution import call_statement as convolution_call
 from stax.backends.c.convolution import convolutions, needs_convolutions
-from stax.backends.c.emit import KernelSource, emit_kernel
+from stax.backends.c.emit import emit_kernel
+from stax.backends.c.frame import KernelSource
 from stax.backends.c.nested import NestedFunction, Program, nested_call
 from stax.backends.c.support import GEMM_TAGS as PRODUCT_TYPES
 from stax.backends.c.support import support
@@ -183,7 +185,7 @@ class _Printer:
                 else:
                     calls.append(_call_text(lowered, item, self.fallbacks, names))
                 continue
-            source = emit_kernel(item, dtypes, lambda name, s=step: uses.escapes(name, s))
+            source = emit_kernel(item, dtypes, functools.partial(uses.escapes, step=step))
             function, number = self.kernel(source, prefix)
             work = f"arena + {workspace(step, source.workspace)}" if source.workspace else "0"
             arguments = ", ".join([*(names[n] for n in source.parameters), work, "ctx->threads"])
@@ -524,7 +526,8 @@ def _memory(address: int, buffer: Buffer) -> np.ndarray[Any, Any]:
     if buffer.nbytes == 0:
         return np.empty(buffer.shape, buffer.dtype)
     raw = (ctypes.c_char * buffer.nbytes).from_address(address)
-    return np.frombuffer(raw, buffer.dtype).reshape(buffer.shape)
+    flat: np.ndarray[Any, Any] = np.frombuffer(memoryview(raw), buffer.dtype)
+    return flat.reshape(buffer.shape)
 
 
 def _view(address: int, operand: ExternInput, buffer: Buffer) -> np.ndarray[Any, Any]:
