@@ -28,6 +28,7 @@ from stax.primitives.elementwise import add
 from stax.primitives.families_arrays import linear_shape_op
 from stax.primitives.views import broadcast, move_axis
 from stax.transforms.calls import graph_cost, is_zero
+from stax.transforms.control_eager import LONG, can_hand_over, compiled_run
 from stax.transforms.control_graphs import (
     active_marks,
     batch_body,
@@ -66,6 +67,9 @@ def _avals(
 def _run(
     *args: Any, body: Graph, consts: int, carry: int, length: int, reverse: bool, **params: Any
 ) -> list[Any]:
+    if length >= LONG and can_hand_over():
+        shape = {"body": body, "consts": consts, "carry": carry, "length": length}
+        return compiled_run(scan_p, args, {**shape, "reverse": reverse, **params})
     known, state, xs = parts(args, consts, carry)
     ys = [np.empty((length, *a.shape), a.dtype) for a in body.out_avals[carry:]]
     step = numpy_function(body)

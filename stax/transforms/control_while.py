@@ -25,6 +25,7 @@ from stax.primitives.elementwise import logical_and, select
 from stax.primitives.reductions import reduce_any
 from stax.primitives.views import move_axis, reshape
 from stax.transforms.calls import graph_cost, is_zero
+from stax.transforms.control_eager import LONG, can_hand_over, compiled_run
 from stax.transforms.control_graphs import (
     active_marks,
     batch_body,
@@ -59,8 +60,14 @@ def _avals(
 def _run(*args: Any, cond: Graph, body: Graph, cond_consts: int, body_consts: int) -> list[Any]:
     of_cond, of_body, carry = parts(args, cond_consts, body_consts)
     going, step = numpy_function(cond), numpy_function(body)
+    left = LONG
     while going([*of_cond, *carry])[0]:
         carry = step([*of_body, *carry])
+        left -= 1
+        if left == 0 and can_hand_over():
+            params = {"cond": cond, "body": body}
+            params.update(cond_consts=cond_consts, body_consts=body_consts)
+            return compiled_run(while_p, [*of_cond, *of_body, *carry], params)
     return carry
 
 

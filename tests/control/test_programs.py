@@ -189,7 +189,13 @@ def test_operands_that_are_views_and_empty() -> None:
 def test_a_branch_is_chosen_when_the_program_runs() -> None:
     f = strict_jit(lambda k, x: lax.switch(k, [np.sin, np.cos, lambda v: v * 0 + 2], x))
     x = np.arange(3.0)
-    for k, want in ((-5, np.sin(x)), (0, np.sin(x)), (1, np.cos(x)), (2, [2, 2, 2]), (9, [2, 2, 2])):
+    for k, want in (
+        (-5, np.sin(x)),
+        (0, np.sin(x)),
+        (1, np.cos(x)),
+        (2, [2, 2, 2]),
+        (9, [2, 2, 2]),
+    ):
         np.testing.assert_allclose(f(k, x), want)
     wide = strict_jit(lambda k: lax.switch(k, [lambda: 1.0, lambda: 2.0]))
     assert wide(np.int64(2**32)) == 2.0
@@ -245,9 +251,12 @@ def test_checkpointing_saves_memory() -> None:
 
             return np.sum(lax.scan(step, np.ones(512), None, 256, checkpoint=how)[0])
 
-        return strict_jit(stax.grad(loss)).lower(np.ones(512)).compile().memory_analysis()[
-            "temporary_bytes"
-        ]
+        return (
+            strict_jit(stax.grad(loss))
+            .lower(np.ones(512))
+            .compile()
+            .memory_analysis()["temporary_bytes"]
+        )
 
     none, every, root = temporaries(None), temporaries("all"), temporaries("sqrt")
     assert every <= none

@@ -195,9 +195,7 @@ def test_vmapped_while_agrees_with_single_examples(mode: Any) -> None:
 @modes
 def test_finished_lanes_do_not_read_out_of_bounds(mode: Any) -> None:
     def total(x: Any, n: Any) -> Any:
-        return lax.while_loop(
-            lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] + x[c[0]]), (0, 0.0)
-        )[1]
+        return lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] + x[c[0]]), (0, 0.0))[1]
 
     x = np.arange(4.0)
     lengths = np.array([0, 1, 4])
