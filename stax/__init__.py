@@ -14,6 +14,7 @@ from stax.core.graph import Graph
 from stax.dtypes import float0
 from stax.errors import StaxError
 from stax.numpy.at import at
+from stax.transforms.chains import Binomial
 from stax.transforms.checkpoint import (
     checkpoint,
     checkpoint_name,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Binomial",
     "Graph",
     "JointGraph",
     "ShapeDtypeStruct",

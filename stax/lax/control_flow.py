@@ -50,7 +50,9 @@ from stax.pytree import (
     tree_unflatten,
 )
 from stax.transforms.arguments import check_leaves, finished, name_of
+from stax.transforms.chains import Binomial
 from stax.transforms.checkpoint import checkpoint as checkpointed
+from stax.transforms.control_chain import chained_scan_p
 from stax.transforms.control_scan import scan_p
 from stax.transforms.control_while import while_p
 from stax.transforms.jvp import known_value
@@ -81,7 +83,8 @@ def scan(
       reverse: run from the last slice to the first; ys are stacked in the order of xs.
       unroll: a hint, without effect on results.
       checkpoint: None keeps what the backward pass needs of every step; "all" keeps the carries
-        and computes each step again; "sqrt" keeps the carries at about sqrt(length) steps.
+        and computes each step again; "sqrt" keeps the carries at about sqrt(length) steps;
+        `stax.Binomial(slots=s)` keeps at most s carries, by a binomial schedule.
 
     Raises:
       PytreeError, ShapeError, DtypeError: the carry changes its structure or types, or xs and
@@ -95,11 +98,14 @@ def scan(
     steps = _scan_length(xs, length)
     if checkpoint == "sqrt":
         return _scan_in_chunks(f, init, xs, steps, reverse)
+    loop, extra = scan_p, {}
     if checkpoint == "all":
         f = checkpointed(f)
+    elif isinstance(checkpoint, Binomial):
+        loop, extra = chained_scan_p, {"slots": checkpoint.slots}
     elif checkpoint is not None:
         raise StaticArgumentError(
-            f"scan: checkpoint={checkpoint!r} is not None, 'all' or 'sqrt'",
+            f"scan: checkpoint={checkpoint!r} is not None, 'all', 'sqrt' or stax.Binomial(slots=s)",
             where=user_source() or None,
         )
     leaves, carry_tree = tree_flatten(init)
@@ -138,7 +144,7 @@ def scan(
             return concretely()
         raise
     outs = bind(
-        scan_p,
+        loop,
         *body.consts,
         *values,
         *xs_leaves,
@@ -148,6 +154,7 @@ def scan(
         length=steps,
         reverse=bool(reverse),
         unroll=int(unroll),
+        **extra,
     )
     results = finished(outs, [*leaves, *xs_leaves])
     count = len(values)
@@ -180,7 +187,7 @@ def _scan_length(xs: Any, length: int | None) -> int:
     )
 
 
-def _scan_in_chunks(f: Function, init: Any, xs: Any, steps: int, reverse: bool) -> Any:
+def _scan_in_chunks(f: Function, init: Any, xs: Any, steps: int, reverse: bool) -> tuple[Any, Any]:
     """`scan` that keeps the carry at every k-th step, k about the square root of the length."""
     inner = max(math.isqrt(steps), 1)
     outer = steps // inner

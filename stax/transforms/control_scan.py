@@ -41,7 +41,7 @@ from stax.transforms.control_graphs import (
     variables,
     without_jit,
 )
-from stax.transforms.control_products import product_plans
+from stax.transforms.control_products import ProductPlan, product_plans
 from stax.transforms.jit_call import saving_graphs
 from stax.transforms.jvp import instantiate, jvp_graph, zeros
 from stax.transforms.linearize import LinearizeTrace, linearize_graph
@@ -51,7 +51,7 @@ from stax.transforms.updates import sparse_sums
 from stax.transforms.vmap import batch_graph
 
 
-def _avals(
+def avals_of_scan(
     *avals: Aval, body: Graph, consts: int, carry: int, length: int, **params: Any
 ) -> tuple[Aval, ...]:
     given = [*avals[: consts + carry], *(a.update(a.shape[1:]) for a in avals[consts + carry :])]
@@ -64,7 +64,7 @@ def _avals(
     return (*carried, *(a.update((length, *a.shape)) for a in body.out_avals[carry:]))
 
 
-def _run(
+def run_scan(
     *args: Any, body: Graph, consts: int, carry: int, length: int, reverse: bool, **params: Any
 ) -> list[Any]:
     if length >= LONG and can_hand_over():
@@ -81,7 +81,10 @@ def _run(
     return [*state, *ys]
 
 
-def _jvp(primals: Any, outs: Any, tangents: Any, /, **params: Any) -> Any:
+def jvp_scan(
+    primals: Any, outs: Any, tangents: Any, /, prim: Primitive | None = None, **params: Any
+) -> Any:
+    """The rule of `scan`; `prim` is the loop to bind, a scan by default."""
     body, n, m = params["body"], params["consts"], params["carry"]
     active, out_marks = carry_fixpoint(
         active_marks(tangents, [aval_of(p) for p in primals]),
@@ -103,7 +106,7 @@ def _jvp(primals: Any, outs: Any, tangents: Any, /, **params: Any) -> Any:
     graph = graph.replace(inputs=[*k, *kd, *c, *cd, *x, *xd], outputs=[*o, *od, *y, *yd])
     ks, cs, xs = parts(primals, n, m)
     found = bind(
-        scan_p,
+        prim or scan_p,
         *(*ks, *dots[0], *cs, *dots[1], *xs, *dots[2]),
         **{**params, "body": graph, "consts": n + len(kd), "carry": m + len(cd)},
     )
@@ -112,7 +115,17 @@ def _jvp(primals: Any, outs: Any, tangents: Any, /, **params: Any) -> Any:
     return [*o, *y], [next(rest) if w else None for w in wanted]
 
 
-def _batch(args: Any, dims: Any, /, *, size: int, axis_name: Any, **params: Any) -> Any:
+def batch_scan(
+    args: Any,
+    dims: Any,
+    /,
+    *,
+    size: int,
+    axis_name: Any,
+    prim: Primitive | None = None,
+    **params: Any,
+) -> Any:
+    """The rule of `scan`; `prim` is the loop to bind, a scan by default."""
     body, n, m = params["body"], params["consts"], params["carry"]
     batched, outs = carry_fixpoint(
         [d is not None for d in dims],
@@ -132,7 +145,7 @@ def _batch(args: Any, dims: Any, /, *, size: int, axis_name: Any, **params: Any)
         elif n <= k < n + m and batched[k]:
             value = repeated(value, size)
         values.append(value)
-    found = bind(scan_p, *values, **{**params, "body": graph})
+    found = bind(prim or scan_p, *values, **{**params, "body": graph})
     places = [(0 if k < m else 1) if w else None for k, w in enumerate(wanted)]
     return found, places
 
@@ -250,7 +263,7 @@ def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
     ct_ys = [ct for ct in cts[m:] if not isinstance(ct, Zero)]
     given = [True] * m + [not isinstance(ct, Zero) for ct in cts[m:]]
     graph, received = transpose_graph(body, linear, given)
-    backward = _BackwardBody(graph, body, linear, received, n, m, len(ct_ys))
+    backward = BackwardBody(graph, body, linear, received, n, m, len(ct_ys))
     known = parts([None if mark else a for a, mark in zip(operands, linear, strict=True)], n, m)
     fixed = chosen(known[0], [not v for v in linear[:n]])
     varying = chosen(known[2], [not v for v in linear[n + m :]])
@@ -315,7 +328,7 @@ def _known_carries(
     )
 
 
-class _BackwardBody:
+class BackwardBody:
     """The body of a transposed scan, and how its results become cotangents.
 
     Its inputs: known constants; cotangents of the carries, accumulators of the cotangents of
@@ -331,6 +344,7 @@ class _BackwardBody:
         consts: int,
         carry: int,
         ys: int,
+        stack: bool = True,
     ) -> None:
         self.linear, self.consts, self.carry = linear, consts, carry
         known = [not mark for mark in linear]
@@ -341,7 +355,9 @@ class _BackwardBody:
         outs = iter(graph.outputs)
         results = [next(outs) if flow else None for flow in self.flows]
         place = {v: j for j, v in enumerate([*x, *ct_ys])}
-        plans = product_plans(graph, results[:consts], place)
+        plans: list[ProductPlan | None] = [None] * consts
+        if stack:
+            plans = product_plans(graph, results[:consts], place)
         self.plans = plans
         self.summed = [j for j in range(consts) if results[j] is not None and plans[j] is None]
         self.accumulated = [body.inputs[j].aval.tangent() for j in self.summed]
@@ -403,11 +419,13 @@ class _BackwardBody:
         return result
 
 
-def _cost(in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict[str, Any]) -> float:
+def cost_of_scan(
+    in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict[str, Any]
+) -> float:
     return float(params["length"]) * graph_cost(in_avals, out_avals, {"graph": params["body"]})
 
 
-def _lower(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Sequence[TensorNode]:
+def lower_scan(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Sequence[TensorNode]:
     eqn = ctx.eqn
     assert eqn is not None
     if params["length"] == 0:
@@ -421,20 +439,20 @@ def _lower(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Sequence[TensorN
 scan_p = Primitive(
     "scan",
     family="call",
-    abstract_eval=_avals,
-    impl=_run,
-    jvp=_jvp,
+    abstract_eval=avals_of_scan,
+    impl=run_scan,
+    jvp=jvp_scan,
     transpose=_transpose,
-    batch=_batch,
-    lower=_lower,
-    cost=_cost,
+    batch=batch_scan,
+    lower=lower_scan,
+    cost=cost_of_scan,
     recompute=Recompute.EXPENSIVE,
     multi=True,
     linearize=_linearize,
 )
 
 
-def _pruned(eqn: Eqn, wanted: list[bool]) -> Eqn:
+def pruned_scan(eqn: Eqn, wanted: list[bool]) -> Eqn:
     """A scan without the ys and the carries that nothing wanted depends on."""
     body, n, m = eqn.params["body"], eqn.params["consts"], eqn.params["carry"]
     keep = list(wanted)
@@ -462,4 +480,4 @@ def _pruned(eqn: Eqn, wanted: list[bool]) -> Eqn:
     )
 
 
-PRUNE_RULES[scan_p] = _pruned
+PRUNE_RULES[scan_p] = pruned_scan

@@ -3,8 +3,9 @@
 Input: an external call whose parameters hold graphs, the C functions printed for them, and the
 pointers of its operands and results.  Output: C statements.  A scan moves pointers along its
 stacked operands and results by one slice a step; large carries go back and forth between the
-result's memory and one more buffer, small ones stay in local variables.  Nested programs use a
-part of their caller's arena.
+result's memory and one more buffer, small ones stay in local variables.  A chain follows a table
+of actions on stored states, which are pointers too: restoring one copies nothing.  Nested
+programs use a part of their caller's arena.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ def nested_call(
         lines = printer.scan()
     elif first.extern_kind == "while":
         lines = printer.loop()
+    elif first.extern_kind == "chain":
+        lines = printer.chain()
     else:
         lines = printer.branches()
     body = "\n".join("        " + line for line in lines)
@@ -211,6 +214,70 @@ class _Printer:
         lines.append("    " + self.run(self.functions[1]))
         lines += ["    " + line for line in carries.advance]
         return [*lines, "}", *carries.after]
+
+    def chain(self) -> list[str]:
+        params = self.call.params
+        n, m, c, xs = (params[k] for k in ("consts", "states", "carry", "xs"))
+        advance, backward = self.functions
+        fixed, states = self.operands[1 : 1 + n], self.operands[1 + n : 1 + n + m]
+        stacked = range(1 + n + m + c, len(self.operands))
+        lines = self.arrays(n + c + m + len(stacked))
+        lines.append(f"void *ai[{n + m + xs + 1}], *ao[{m}], *held[{params['slots']}][{m}];")
+        for k, pointer in enumerate(fixed):
+            lines.append(f"ni[{k}] = ai[{k}] = {pointer};")
+        lines.append(f"void *now[{m}]; int64_t turn = 0, last = {params['length']};")
+        spare = []
+        for k, pointer in enumerate(states):
+            size = self.size_of(1 + n + k)
+            lines.append(f"held[0][{k}] = now[{k}] = {pointer};")
+            for slot in range(1, params["slots"]):
+                lines.append(f"held[{slot}][{k}] = {self.take(size)};")
+            spare.append((self.take(size), self.take(size)))
+        carries = self.carried(self.operands[1 + n + m : 1 + n + m + c], n, "last")
+        lines += carries.before
+        rows = self.call.inputs[0].layout.shape[0]
+        lines.append(f"const int32_t *row = (const int32_t *){self.operands[0]};")
+        lines.append(f"for (int64_t a = 0; a < {rows}; a++, row += 3) {{")
+        index = f"{params['length'] - 1} - k" if params["reverse"] else "k"
+        copies = [
+            f"__builtin_memcpy(held[row[1]][{k}], now[{k}], {self.size_of(1 + n + k)});"
+            for k in range(m)
+        ]
+        step = [
+            f"for (int64_t k = row[1]; k < row[1] + row[2]; k++) {{ int64_t i = {index}; (void)i;"
+        ]
+        step.append("    turn ^= 1;")
+        for k, (one, other) in enumerate(spare):
+            step.append(f"    ai[{n + k}] = now[{k}];")
+            step.append(f"    ao[{k}] = turn ? {one} : {other};")
+        for k in range(xs):
+            step.append(f"    ai[{n + m + k}] = {self.slice_of(stacked[k])};")
+        step.append("    " + self.run(advance, "ai", "ao"))
+        step += [f"    now[{k}] = ao[{k}];" for k in range(m)]
+        back = [f"int64_t k = row[1], i = {index}; (void)i; (void)k;", "last--;", *carries.start]
+        back += [f"ni[{n + c + k}] = now[{k}];" for k in range(m)]
+        back += [f"ni[{n + c + m + j}] = {self.slice_of(k)};" for j, k in enumerate(stacked)]
+        for k in range(c, len(self.results)):
+            size = _slice_bytes(self.results[k].shape, self.results[k].dtype)
+            back.append(f"no[{k}] = {_moved(self.targets[k], size)};")
+        back += [self.run(backward), *carries.advance]
+        lines.append("    switch (row[0]) {")
+        restore = [f"now[{k}] = held[row[1]][{k}];" for k in range(m)]
+        for case, statements in enumerate((restore, [*step, "}"], copies, back)):
+            lines.append(f"    case {case}: {{")
+            lines += ["        " + line for line in statements]
+            lines.append("        break; }")
+        return [*lines, "    }", "}", *carries.after]
+
+    def size_of(self, operand: int) -> int:
+        """Bytes of an operand."""
+        layout = self.call.inputs[operand].layout
+        return _slice_bytes((1, *layout.shape), self.call.inputs[operand].dtype)
+
+    def slice_of(self, operand: int) -> str:
+        """The address of slice `i` of a stacked operand."""
+        shape, dtype = self.call.inputs[operand].layout.shape, self.call.inputs[operand].dtype
+        return _moved(self.operands[operand], _slice_bytes(shape, dtype))
 
     def branches(self) -> list[str]:
         lines = self.arrays(len(self.operands) - 1)
