@@ -39,7 +39,7 @@ from stax.backends.c.serial import SerialEmitter
 from stax.dtypes import DType
 from stax.loops.body import Instr
 from stax.loops.monoids import MONOIDS, Monoid
-from stax.loops.scalar_ops import c_type, compute_dtype, is_half, type_tag
+from stax.loops.scalar_ops import SCALAR_OPS, c_type, compute_dtype, is_half, type_tag
 from stax.loops.symbolic import (
     Expr,
     as_expr,
@@ -50,6 +50,9 @@ from stax.schedule.kernel import Kernel, Member, Role, row_major
 
 BLOCKS = 64
 FLAT_BLOCK = 16_384
+GROUP = 64  # rows that go through the stages together
+SHORT_ROW = 512  # elements of a row up to which its scalar work is worth a loop of its own
+GROUP_MARK = "// group"
 
 
 def emit_kernel(
@@ -92,6 +95,8 @@ class NestEmitter(KernelFrame):
         self.blocks = 1
         self.all_reductions: list[_Reduction] = []  # those that end with the blocks
         self.later: set[str] = self._read_later()
+        self.grouped = False
+        self.group_arrays: list[str] = []
 
     def _read_later(self) -> set[str]:
         """Values along the row that a later stage of the kernel reads."""
@@ -107,7 +112,9 @@ class NestEmitter(KernelFrame):
 
     def lines(self) -> list[str]:
         """The loops over rows around the stages."""
-        blocked = any(m.role in (Role.COLUMN, Role.ALL) for m in self.kernel.members)
+        self.grouped = self._groups_rows()
+        merged = any(m.role in (Role.COLUMN, Role.ALL) for m in self.kernel.members)
+        blocked = merged or self.grouped
         n_rows = math.prod(self.rows)
         if not self.rows and blocked and self.along and self.along[0] > FLAT_BLOCK:
             return self._flat_blocks()
@@ -126,21 +133,75 @@ class NestEmitter(KernelFrame):
             return self.row_loops(row)
         per_block = -(-n_rows // self.blocks)
         self.blocks = -(-n_rows // per_block)
-        decode = self._decode("row")
         lines = [
             *self.pragma(collapse=0),
             f"for (int64_t block = 0; block < {self.blocks}; block++) {{",
             f"    int64_t last = (block + 1) * {per_block};",
             f"    if (last > {n_rows}) last = {n_rows};",
             *("    " + s for s in self.block_lines),
-            f"    for (int64_t row = block * {per_block}; row < last; row++) {{",
-            *("        " + s for s in (*decode, *row)),
-            "    }",
+            *("    " + s for s in self._block_rows(f"block * {per_block}", row)),
             *("    " + s for s in self.block_end),
             "}",
             *self.final,
         ]
         return [s.replace("@BLOCKS@", str(self.blocks)) for s in lines]
+
+    def _block_rows(self, first: str, row: list[str]) -> list[str]:
+        """The loop over the rows of a block, or one for each group of stages (see `_cut_group`)."""
+        decode = self._decode("row")
+        if not self.grouped:
+            body = [*decode, *row]
+            head = f"for (int64_t row = {first}; row < last; row++) {{"
+            return [head, *("    " + s for s in body), "}"]
+        lines = [
+            f"for (int64_t base = {first}; base < last; base += {GROUP}) {{",
+            f"    int64_t stop = base + {GROUP} < last ? base + {GROUP} : last;",
+            *("    " + s for s in self.group_arrays),
+        ]
+        groups: list[list[str]] = [[]]
+        for s in row:
+            if s == GROUP_MARK:
+                groups.append([])
+            else:
+                groups[-1].append(s)
+        for k, group in enumerate(groups):
+            pragma = ["    #pragma omp simd"] if k % 2 else []
+            body = ["        " + s for s in (*decode, *group)]
+            lines += [*pragma, "    for (int64_t row = base; row < stop; row++) {", *body, "    }"]
+        return [*lines, "}"]
+
+    def _groups_rows(self) -> bool:
+        """Whether the scalar work between stages is long, beside short rows, and so vectorised.
+
+        Then a block goes through the stages in groups of rows: what the next stage needs of a row
+        is kept in small arrays, and the scalar stage is a loop over the rows of the group.
+        """
+        if len(self.rows) != 1 or self.rows[0] < GROUP or math.prod(self.along) > SHORT_ROW:
+            return False
+        members = self.kernel.members
+        if self.later or any(i.op == "check" for m in members for i in m.body.instrs):
+            return False
+        rows = {name: row for name, row in SCALAR_OPS.items() if row.transcendental}
+        return any(
+            m.role is Role.OUTER and m.stage > 0 and any(i.op in rows for i in m.body.instrs)
+            for m in members
+        )
+
+    def _cut_group(self, stage: int) -> None:
+        """End a group of stages: keep the row's values that later stages read in arrays."""
+        emitter = self.emitter
+        later = [m for m in self.kernel.members if m.stage > stage]
+        wanted = {a.buffer for m in later for a in m.body.reads}
+        for name, value in emitter.forwarded.items():
+            if value.depth != ROW_DEPTH or name not in wanted or "[" in value.text:
+                continue
+            array = emitter.fresh("r")
+            self.group_arrays.append(f"{c_type(value.dtype)} {array}[{GROUP}];")
+            kept = f"{array}[row - base]"
+            emitter.row.lines.append(f"{kept} = {value.text};")
+            emitter.forwarded[name] = CValue(kept, value.dtype, ROW_DEPTH)
+        emitter.row.lines.append(GROUP_MARK)
+        emitter.row.known = {}
 
     def _flat_blocks(self) -> list[str]:
         """A reduction of one long loop: blocks of fixed length, merged in order."""
@@ -243,11 +304,16 @@ class NestEmitter(KernelFrame):
             for found in pending:
                 self._finish_row(found)
             pending = []
+            cut = self.grouped and stage > 0 and bool(members)
+            if cut:
+                self._cut_group(stage - 1)
             for member in members:
                 self.begin(member)
                 values: dict[int, CValue] = {}
                 body = member.body
                 self.emitter.emit(body.instrs, self.at(member), values, 0, len(body.instrs))
+            if cut:
+                self._cut_group(stage)
         self._finish_blocks()
 
     def _loop(self, members: list[Member], first: str, last: str) -> list[_Reduction]:
