@@ -39,12 +39,14 @@ __all__ = [
     "toolchain_fault",
 ]
 
-_PROBE_VERSION = "3"
+_PROBE_VERSION = "4"
 _TIMEOUT = 600.0
 _BASE_FLAGS = ("-shared", "-fPIC", "-std=gnu11", "-w")
 _NUMERIC_FLAGS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv")
 _WISHED_FLAGS: tuple[tuple[str, ...], ...] = (
     ("-fno-strict-aliasing",),
+    # Threading jumps splits selections into more compares and blends when they are vectorised.
+    ("-fno-thread-jumps",),
     ("-fno-semantic-interposition",),
     ("-fno-asynchronous-unwind-tables",),
     ("-fno-stack-protector",),

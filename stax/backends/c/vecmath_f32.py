@@ -54,68 +54,62 @@ STAX_INLINE float stax_from_bits_f32(uint32_t u) {
     v.u = u;
     return v.f;
 }
-//: power2_f32 2
-// 2^n for an integral n in [-126, 127]
-STAX_INLINE float stax_power2_f32(float n) {
-    return stax_from_bits_f32(stax_bits_f32(n + (0x1.8p23f + 127.0f)) << 23);
+//: ldexp_f32 6
+// y * 2^n for t = 1.5 * 2^23 + n and n <= 129, in two factors: a denormal result is rounded once
+STAX_INLINE float stax_ldexp_f32(float y, float t) {
+    float small = t < 0x1.8p23f - 100.0f ? 0x1p-63f : 2.0f;
+    y *= stax_from_bits_f32((stax_bits_f32(t) << 23) + (0x7f000000u - stax_bits_f32(small)));
+    y *= small;
+    return t < 0x1.8p23f - 151.0f ? 0.0f : y;
 }
-//: scale_f32 6
-STAX_INLINE float stax_scale_f32(float y, float n) {
-    float half = (n * 0.5f + 0x1.8p23f) - 0x1.8p23f;
-    return y * stax_power2_f32(half) * stax_power2_f32(n - half);
-}
-//: exp_core_f32 16
-// 2^shift * exp(x + low) for |x| <= 120
-STAX_INLINE float stax_exp_core_f32(float x, float low, float shift) {
-    float n = __builtin_fmaf(x, 0x1.715476p+0f, 0x1.8p23f) - 0x1.8p23f;
+//: exp_low_f32 14
+// 2^shift * exp(x) below 2^129; a shift of -0.0 costs nothing
+STAX_INLINE float stax_exp_low_f32(float x, float shift) {
+    float t = __builtin_fmaf(x, 0x1.715476p+0f, 0x1.8p23f);
+    float n = t - 0x1.8p23f;
     float r = __builtin_fmaf(-n, 0x1.62e43p-1f, x);
-    r = __builtin_fmaf(-n, -0x1.05c61p-29f, r) + low;
-    float p = 0x1.6d11fep-10f;
-    p = __builtin_fmaf(p, r, 0x1.120c62p-7f);
-    p = __builtin_fmaf(p, r, 0x1.555518p-5f);
-    p = __builtin_fmaf(p, r, 0x1.5554dcp-3f);
-    p = __builtin_fmaf(p, r, 0x1p-1f);
-    float head = 1.0f + r;
-    float rest = (1.0f - head) + r;
-    return stax_scale_f32(head + __builtin_fmaf(r * r, p, rest), n + shift);
+    r = __builtin_fmaf(-n, -0x1.05c61p-29f, r);
+    float z = r * r;
+    float p = __builtin_fmaf(0x1.555466p-3f, r, 0x1p-1f);
+    float q = __builtin_fmaf(0x1.1257a2p-7f, r, 0x1.555302p-5f);
+    q = __builtin_fmaf(0x1.6fe472p-10f, z, q);
+    p = __builtin_fmaf(q, z, p);
+    p = __builtin_fmaf(p, r, 1.0f);
+    return stax_ldexp_f32(__builtin_fmaf(p, r, 1.0f), t + shift);
 }
 //: exp_f32 16
 STAX_INLINE float stax_exp_f32(float x) {
-    float c = x > 100.0f ? 100.0f : x;
-    c = c < -110.0f ? -110.0f : c;
-    return stax_exp_core_f32(c, 0.0f, 0.0f);
+    float y = stax_exp_low_f32(x, -0.0f);
+    return x > 89.0f ? __builtin_inff() : y;
 }
 //: exp2_f32 14
 STAX_INLINE float stax_exp2_f32(float x) {
-    float c = x > 140.0f ? 140.0f : x;
-    c = c < -160.0f ? -160.0f : c;
-    float n = (c + 0x1.8p23f) - 0x1.8p23f;
-    float r = c - n;
-    float p = 0x1.00a646p-16f;
-    p = __builtin_fmaf(p, r, 0x1.44414p-13f);
-    p = __builtin_fmaf(p, r, 0x1.5d879ep-10f);
-    p = __builtin_fmaf(p, r, 0x1.3b2a1ap-7f);
-    p = __builtin_fmaf(p, r, 0x1.c6b08ep-5f);
-    p = __builtin_fmaf(p, r, 0x1.ebfbep-3f);
-    p = __builtin_fmaf(p, r, 0x1.62e43p-1f);
-    return stax_scale_f32(__builtin_fmaf(r, p, 1.0f), n);
+    float t = x + 0x1.8p23f;
+    float r = x - (t - 0x1.8p23f);
+    float z = r * r;
+    float p = __builtin_fmaf(0x1.ebfb94p-3f, r, 0x1.62e43p-1f);
+    float q = __builtin_fmaf(0x1.3b6808p-7f, r, 0x1.c6af9ep-5f);
+    q = __builtin_fmaf(__builtin_fmaf(0x1.17b27ap-13f, r, 0x1.5ef4aap-10f), z, q);
+    p = __builtin_fmaf(q, z, p);
+    float y = stax_ldexp_f32(__builtin_fmaf(p, r, 1.0f), t);
+    return x > 129.0f ? __builtin_inff() : y;
 }
 //: expm1_f32 18
 STAX_INLINE float stax_expm1_f32(float x) {
-    float c = x > 89.0f ? 89.0f : x;
-    c = c < -30.0f ? -30.0f : c;
-    float n = __builtin_fmaf(c, 0x1.715476p+0f, 0x1.8p23f) - 0x1.8p23f;
-    float r = __builtin_fmaf(-n, 0x1.62e43p-1f, c);
-    float low = n * 0x1.05c61p-29f;
-    float p = 0x1.a125f6p-13f;
-    p = __builtin_fmaf(p, r, 0x1.6d444ap-10f);
-    p = __builtin_fmaf(p, r, 0x1.1110ep-7f);
-    p = __builtin_fmaf(p, r, 0x1.5554e8p-5f);
-    p = __builtin_fmaf(p, r, 0x1.555556p-3f);
-    p = __builtin_fmaf(p, r, 0x1p-1f);
-    p = r + __builtin_fmaf(r * r, p, low);
-    float s = stax_power2_f32(n - 1.0f);
+    float t = __builtin_fmaf(x, 0x1.715476p+0f, 0x1.8p23f);
+    float n = t - 0x1.8p23f;
+    float r = __builtin_fmaf(-n, 0x1.62e43p-1f, x);
+    r = __builtin_fmaf(-n, -0x1.05c61p-29f, r);
+    float z = r * r;
+    float p = __builtin_fmaf(0x1.55552cp-3f, r, 0x1p-1f);
+    float q = __builtin_fmaf(0x1.1155a6p-7f, r, 0x1.555502p-5f);
+    q = __builtin_fmaf(__builtin_fmaf(0x1.3b90d4p-13f, r, 0x1.6d2e48p-10f), z, q);
+    p = __builtin_fmaf(q, z, p);
+    p = __builtin_fmaf(p, z, r);
+    float s = stax_from_bits_f32((stax_bits_f32(t) << 23) + 0x3f000000u);
     float y = __builtin_fmaf(s, p, s - 0.5f) * 2.0f;
+    y = t < 0x1.8p23f - 26.0f ? -1.0f : y;
+    y = x <= 89.0f ? y : x + __builtin_inff();
     return __builtin_fabsf(x) < 0x1p-25f ? x : y;
 }
 //: log_fix_f32 3
@@ -127,111 +121,103 @@ STAX_INLINE float stax_log_fix_f32(float x, float y) {
 //: log_split_f32 6
 typedef struct { float k, f; } stax_split_f32;
 STAX_INLINE stax_split_f32 stax_log_split_f32(float x) {
-    float y = x < 0x1p-126f ? x * 0x1p23f : x;
-    int32_t bias = x < 0x1p-126f ? 150 : 127;
-    uint32_t u = stax_bits_f32(y) + 0x004afb0du;
+    float scale = x < 0x1p-126f ? 0x1p23f : 1.0f;
+    uint32_t u = stax_bits_f32(x * scale);
+    uint32_t n = (u - 0x3f3504f3u) & 0xff800000u;
     stax_split_f32 out;
-    out.k = (float)((int32_t)(u >> 23) - bias);
-    out.f = stax_from_bits_f32((u & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+    out.k = (float)((int32_t)(n + (0x3f800000u - stax_bits_f32(scale))) >> 23);
+    out.f = stax_from_bits_f32(u - n) - 1.0f;
     return out;
 }
-//: log_f32 16
+//: log_reduce_f32 20
+// k log(2) + log(1 + f)
+STAX_INLINE float stax_log_reduce_f32(float k, float f) {
+    float z = f * f;
+    float a = __builtin_fmaf(-0x1.000228p-2f, f, 0x1.555554p-2f);
+    float b = __builtin_fmaf(-0x1.54722p-3f, f, 0x1.99a036p-3f);
+    float c = __builtin_fmaf(-0x1.0d80ecp-3f, f, 0x1.22d5ecp-3f);
+    float d = __builtin_fmaf(-0x1.38ed4cp-4f, f, 0x1.056de6p-3f);
+    a = __builtin_fmaf(b, z, a);
+    c = __builtin_fmaf(d, z, c);
+    a = __builtin_fmaf(c, z * z, a);
+    a = __builtin_fmaf(a, f, -0.5f);
+    float low = __builtin_fmaf(a, z, k * -0x1.05c61p-29f);
+    return __builtin_fmaf(k, 0x1.62e43p-1f, f + low);
+}
+//: log_f32 26
 STAX_INLINE float stax_log_f32(float x) {
     stax_split_f32 v = stax_log_split_f32(x);
-    float f = v.f, square = f * f;
-    float p = 0x1.1d8ea6p-4f;
-    p = __builtin_fmaf(p, f, -0x1.d635bcp-4f);
-    p = __builtin_fmaf(p, f, 0x1.dea282p-4f);
-    p = __builtin_fmaf(p, f, -0x1.fcf4c6p-4f);
-    p = __builtin_fmaf(p, f, 0x1.23d21ap-3f);
-    p = __builtin_fmaf(p, f, -0x1.555b4ap-3f);
-    p = __builtin_fmaf(p, f, 0x1.999d5ap-3f);
-    p = __builtin_fmaf(p, f, -0x1.fffffcp-3f);
-    p = __builtin_fmaf(p, f, 0x1.555554p-2f);
-    float low = __builtin_fmaf(v.k, -0x1.05c61p-29f, square * f * p);
-    float y = __builtin_fmaf(v.k, 0x1.62e43p-1f, f + __builtin_fmaf(-0.5f, square, low));
-    return stax_log_fix_f32(x, y);
+    return stax_log_fix_f32(x, stax_log_reduce_f32(v.k, v.f));
 }
 //: log1p_f32 26
+// the exponent is that of 1 + x rounded; the fraction (1 + x) / 2^k - 1 is rounded once
 STAX_INLINE float stax_log1p_f32(float x) {
     float u = 1.0f + x;
-    float t = u - 1.0f;
-    float rest = ((1.0f - (u - t)) + (x - t)) / u;
-    stax_split_f32 v = stax_log_split_f32(u);
-    float f = v.f, square = f * f;
-    float p = 0x1.1d8ea6p-4f;
-    p = __builtin_fmaf(p, f, -0x1.d635bcp-4f);
-    p = __builtin_fmaf(p, f, 0x1.dea282p-4f);
-    p = __builtin_fmaf(p, f, -0x1.fcf4c6p-4f);
-    p = __builtin_fmaf(p, f, 0x1.23d21ap-3f);
-    p = __builtin_fmaf(p, f, -0x1.555b4ap-3f);
-    p = __builtin_fmaf(p, f, 0x1.999d5ap-3f);
-    p = __builtin_fmaf(p, f, -0x1.fffffcp-3f);
-    p = __builtin_fmaf(p, f, 0x1.555554p-2f);
-    float low = __builtin_fmaf(v.k, -0x1.05c61p-29f, square * f * p) + rest;
-    float y = __builtin_fmaf(v.k, 0x1.62e43p-1f, f + __builtin_fmaf(-0.5f, square, low));
+    uint32_t n = (stax_bits_f32(u) - 0x3f3504f3u) & 0xff800000u;
+    float s = stax_from_bits_f32(0x40800000u - n);
+    float f = __builtin_fmaf(0.25f * x, s, __builtin_fmaf(0.25f, s, -1.0f));
+    float y = stax_log_reduce_f32((float)((int32_t)n >> 23), f);
     y = stax_log_fix_f32(u, y);
     return __builtin_fabsf(x) < 0x1p-24f ? x : y;
 }
 //: tanh_f32 24
+// -e / (2 + e) with e = expm1(-2|x|), numerator and denominator each rounded once
 STAX_INLINE float stax_tanh_f32(float x) {
     float a = __builtin_fabsf(x);
-    float z = a * a;
-    float p = 0x1.224fcep-9f;
-    p = __builtin_fmaf(p, z, -0x1.0f1266p-7f);
-    p = __builtin_fmaf(p, z, 0x1.644a1ep-6f);
-    p = __builtin_fmaf(p, z, -0x1.ba02aap-5f);
-    p = __builtin_fmaf(p, z, 0x1.1110d8p-3f);
-    p = __builtin_fmaf(p, z, -0x1.555556p-2f);
-    float near = __builtin_fmaf(a * z, p, a);
-    float b = a > 12.0f ? 12.0f : a;
-    float far = 1.0f - 2.0f / (1.0f + stax_exp_core_f32(2.0f * b, 0.0f, 0.0f));
-    return __builtin_copysignf(a < 0.625f ? near : far, x);
+    a = a > 9.25f ? 9.25f : a;
+    float t = __builtin_fmaf(a, 0x1.715476p+1f, 0x1.8p23f);
+    float n = t - 0x1.8p23f;
+    float r = __builtin_fmaf(n, -0x1.62e43p-2f, a);
+    r = __builtin_fmaf(n, 0x1.05c61p-30f, r);
+    float z = r * r;
+    float p = __builtin_fmaf(0x1.5554aap+0f, r, -0x1.fffffep+0f);
+    float q = __builtin_fmaf(0x1.122bf6p-2f, r, -0x1.555798p-1f);
+    q = __builtin_fmaf(-0x1.6acab4p-4f, z, q);
+    p = __builtin_fmaf(q, z, p);
+    p = __builtin_fmaf(p, z, r + r);
+    float s = stax_from_bits_f32(0x3f800000u - (stax_bits_f32(t) << 23));
+    float top = __builtin_fmaf(s, p, 1.0f - s);
+    float bottom = __builtin_fmaf(-s, p, 1.0f + s);
+    return __builtin_copysignf(top / bottom, x);
 }
 //: sigmoid_f32 22
+// e / (1 + e), written e - e y where the sum 1 + e would lose digits of a small e
 STAX_INLINE float stax_sigmoid_f32(float x) {
-    float e = stax_exp_f32(-__builtin_fabsf(x));
-    float s = 1.0f + e;
-    float low = (1.0f - s) + e;
-    float q = (x < 0.0f ? e : 1.0f) / s;
-    // 1/s is q or 1 - q: take back what the sum lost
-    return __builtin_fmaf(-q * low, x < 0.0f ? 1.0f - q : q, q);
+    float e = stax_exp_low_f32(x > 20.0f ? 20.0f : x, -0.0f);
+    float y = e / (1.0f + e);
+    return x < 0.0f ? __builtin_fmaf(-e, y, e) : y;
 }
 //: cosh_f32 22
 STAX_INLINE float stax_cosh_f32(float x) {
     float a = __builtin_fabsf(x);
-    float e = stax_exp_core_f32(a > 100.0f ? 100.0f : a, 0.0f, -1.0f);
+    float e = stax_exp_low_f32(a > 90.0f ? 90.0f : a, -1.0f);
     return e + 0.25f / e;
 }
-//: erf_f32 40
-STAX_INLINE float stax_erf_near_f32(float a) {
-    float z = a * a;
-    float p = 0x1.4a569p-14f;
-    p = __builtin_fmaf(p, z, -0x1.a45088p-11f);
-    p = __builtin_fmaf(p, z, 0x1.54127p-8f);
-    p = __builtin_fmaf(p, z, -0x1.b7fabap-6f);
-    p = __builtin_fmaf(p, z, 0x1.ce2d1p-4f);
-    p = __builtin_fmaf(p, z, -0x1.81273ep-2f);
-    p = __builtin_fmaf(p, z, 0x1.06eba8p-3f);
-    return __builtin_fmaf(a, p, a);
-}
+//: erf_f32 34
+// -expm1(y) with y = log(erfc(|x|)), a polynomial times |x|
 STAX_INLINE float stax_erf_f32(float x) {
     float a = __builtin_fabsf(x);
-    float near = stax_erf_near_f32(a < 1.0f ? a : 1.0f);
-    float b = a > 4.0f ? 4.0f : a;
-    float p = -0x1.7e9638p-25f;
-    p = __builtin_fmaf(p, b, 0x1.5c34d2p-19f);
-    p = __builtin_fmaf(p, b, -0x1.ccd686p-15f);
-    p = __builtin_fmaf(p, b, 0x1.51487ap-11f);
-    p = __builtin_fmaf(p, b, -0x1.41d538p-8f);
-    p = __builtin_fmaf(p, b, 0x1.b60be4p-6f);
-    p = __builtin_fmaf(p, b, -0x1.c49b32p-4f);
-    p = __builtin_fmaf(p, b, -0x1.4351cep-1f);
-    p = __builtin_fmaf(p, b, -0x1.216122p+0f);
-    p = __builtin_fmaf(p, b, 0x1.6e903cp-12f);
-    float far = 1.0f - stax_exp_core_f32(p, 0.0f, 0.0f);
-    float y = a < 0.95f ? near : far;
-    return __builtin_copysignf(x != x ? x : y, x);
+    a = a > 3.95f ? 3.95f : a;
+    float w = a * a;
+    float b = __builtin_fmaf(0x1.36ce24p-17f, w, __builtin_fmaf(-0x1.edae3ap-14f, a, 0x1.4be922p-11f));
+    float c = __builtin_fmaf(-0x1.b51e94p-10f, a, 0x1.515fecp-13f);
+    float d = __builtin_fmaf(0x1.39cca4p-6f, a, -0x1.a4fa4ap-4f);
+    d = __builtin_fmaf(__builtin_fmaf(b, w, c), w, d);
+    d = __builtin_fmaf(d, a, -0x1.45f2fap-1f);
+    d = __builtin_fmaf(d, a, 0x1.d098dcp-25f);
+    float y = __builtin_fmaf(a, -0x1.20dd76p+0f, a * d);
+    float t = __builtin_fmaf(y, 0x1.715476p+0f, 0x1.8p23f);
+    float n = t - 0x1.8p23f;
+    float r = __builtin_fmaf(n, -0x1.62e43p-1f, y);
+    r = __builtin_fmaf(n, 0x1.05c61p-29f, r);
+    float z = r * r;
+    float p = __builtin_fmaf(-0x1.5554aap-3f, r, -0x1.fffffep-2f);
+    float q = __builtin_fmaf(-0x1.122bf6p-7f, r, -0x1.555798p-5f);
+    q = __builtin_fmaf(-0x1.6acab4p-10f, z, q);
+    p = __builtin_fmaf(q, z, p);
+    p = __builtin_fmaf(p, z, -r);
+    float s = stax_from_bits_f32((stax_bits_f32(t) << 23) + 0x3f800000u);
+    return __builtin_copysignf(__builtin_fmaf(s, p, 1.0f - s), x);
 }
 //: trig_f32 40
 // |x| / (pi/2) modulo 4 in double precision: products with 29-bit pieces of 2/pi are exact
@@ -307,7 +293,7 @@ STAX_INLINE float stax_pow_f32(float x, float y) {
     double p = b * l;
     p = p > 200.0 ? 200.0 : p;
     p = p < -200.0 ? -200.0 : p;
-    return (float)stax_pow_fix_f64((double)x, b, stax_exp_core_f64(p, 0.0, 0.0));
+    return (float)stax_pow_fix_f64((double)x, b, stax_exp_core_f64(p, 0.0, -0.0));
 }
 //: hypot_f32 10
 STAX_INLINE float stax_hypot_f32(float x, float y) {

@@ -29,63 +29,78 @@ STAX_INLINE double stax_from_bits_f64(uint64_t u) {
 STAX_INLINE double stax_power2_f64(double n) {
     return stax_from_bits_f64(stax_bits_f64(n + (0x1.8p52 + 1023.0)) << 52);
 }
-//: scale_f64 6
-// y * 2^n for an integral n in [-2040, 2040]; gradual underflow and overflow as in ldexp
-STAX_INLINE double stax_scale_f64(double y, double n) {
-    double half = (n * 0.5 + 0x1.8p52) - 0x1.8p52;
-    return y * stax_power2_f64(half) * stax_power2_f64(n - half);
+//: ldexp_f64 6
+// y * 2^n for t = 1.5 * 2^52 + n and n <= 1025, in two factors: a denormal result is rounded once
+STAX_INLINE double stax_ldexp_f64(double y, double t) {
+    double small = t < 0x1.8p52 - 960.0 ? 0x1p-63 : 2.0;
+    y *= stax_from_bits_f64((stax_bits_f64(t) << 52)
+        + (0x7fe0000000000000ull - stax_bits_f64(small)));
+    y *= small;
+    return t < 0x1.8p52 - 1076.0 ? 0.0 : y;
 }
-//: exp_poly_f64 12
+//: exp_terms_f64 12
+// (exp(r) - 1 - r) / r^2 for |r| <= ln(2)/2
+STAX_INLINE double stax_exp_terms_f64(double r) {
+    double z = r * r, w = z * z;
+    double a = __builtin_fma(0x1.5555555555556p-3, r, 0x1.0000000000001p-1);
+    double b = __builtin_fma(0x1.1111111110996p-7, r, 0x1.5555555553d05p-5);
+    double c = __builtin_fma(0x1.a01a01a7da98dp-13, r, 0x1.6c16c178b0646p-10);
+    double d = __builtin_fma(0x1.71de0d573888bp-19, r, 0x1.a019b87f7a6e9p-16);
+    double e = __builtin_fma(0x1.af39789bfd689p-26, r, 0x1.28922d8c8d4fbp-22);
+    a = __builtin_fma(b, z, a);
+    c = __builtin_fma(__builtin_fma(e, z, d), z, c);
+    return __builtin_fma(c, w, a);
+}
+//: exp_poly_f64 14
 // expm1(hi + lo) for |hi| <= ln(2)/2 and a small lo
 STAX_INLINE double stax_exp_poly_f64(double hi, double lo) {
     double r = hi + lo;
     double low = (hi - r) + lo;
-    double p = 0x1.af39789bfd689p-26;
-    p = __builtin_fma(p, r, 0x1.28922d8c8d4fbp-22);
-    p = __builtin_fma(p, r, 0x1.71de0d573888bp-19);
-    p = __builtin_fma(p, r, 0x1.a019b87f7a6e9p-16);
-    p = __builtin_fma(p, r, 0x1.a01a01a7da98dp-13);
-    p = __builtin_fma(p, r, 0x1.6c16c178b0646p-10);
-    p = __builtin_fma(p, r, 0x1.1111111110996p-7);
-    p = __builtin_fma(p, r, 0x1.5555555553d05p-5);
-    p = __builtin_fma(p, r, 0x1.5555555555556p-3);
-    p = __builtin_fma(p, r, 0x1.0000000000001p-1);
-    return r + __builtin_fma(r * r, p, low);
+    return r + __builtin_fma(r * r, stax_exp_terms_f64(r), low);
 }
 //: exp_core_f64 22
-// 2^shift * exp(hi + lo) for |hi| <= 1400
+// 2^shift * exp(hi + lo) for |hi| <= 1400; below 2^1025; a shift of -0.0 costs nothing
 STAX_INLINE double stax_exp_core_f64(double hi, double lo, double shift) {
-    double n = __builtin_fma(hi, 0x1.71547652b82fep+0, 0x1.8p52) - 0x1.8p52;
+    double t = __builtin_fma(hi, 0x1.71547652b82fep+0, 0x1.8p52);
+    double n = t - 0x1.8p52;
     double r = __builtin_fma(-n, 0x1.62e42fefa39efp-1, hi);
     double low = __builtin_fma(-n, 0x1.abc9e3b39803fp-56, lo);
-    return stax_scale_f64(1.0 + stax_exp_poly_f64(r, low), n + shift);
+    return stax_ldexp_f64(1.0 + stax_exp_poly_f64(r, low), t + shift);
+}
+//: exp_low_f64 20
+// exp(x) for x <= 710
+STAX_INLINE double stax_exp_low_f64(double x) {
+    double t = __builtin_fma(x, 0x1.71547652b82fep+0, 0x1.8p52);
+    double n = t - 0x1.8p52;
+    double r = __builtin_fma(-n, 0x1.62e42fefa39efp-1, x);
+    r = __builtin_fma(-n, 0x1.abc9e3b39803fp-56, r);
+    double p = __builtin_fma(stax_exp_terms_f64(r), r, 1.0);
+    return stax_ldexp_f64(__builtin_fma(p, r, 1.0), t);
 }
 //: exp_f64 22
 STAX_INLINE double stax_exp_f64(double x) {
-    double c = x > 720.0 ? 720.0 : x;
-    c = c < -760.0 ? -760.0 : c;
-    return stax_exp_core_f64(c, 0.0, 0.0);
+    double y = stax_exp_low_f64(x);
+    return x > 710.0 ? __builtin_inf() : y;
 }
 //: exp2_f64 22
 STAX_INLINE double stax_exp2_f64(double x) {
-    double c = x > 1100.0 ? 1100.0 : x;
-    c = c < -1100.0 ? -1100.0 : c;
-    double n = (c + 0x1.8p52) - 0x1.8p52;
-    double f = c - n;
+    double t = x + 0x1.8p52;
+    double f = x - (t - 0x1.8p52);
     double r = f * 0x1.62e42fefa39efp-1;
     double low = __builtin_fma(f, 0x1.62e42fefa39efp-1, -r) + f * 0x1.abc9e3b39803fp-56;
-    return stax_scale_f64(1.0 + stax_exp_poly_f64(r, low), n);
+    double y = stax_ldexp_f64(1.0 + stax_exp_poly_f64(r, low), t);
+    return x > 1025.0 ? __builtin_inf() : y;
 }
-//: expm1_f64 22
+//: expm1_f64 24
 STAX_INLINE double stax_expm1_f64(double x) {
-    double c = x > 709.9 ? 709.9 : x;
-    c = c < -60.0 ? -60.0 : c;
-    double n = __builtin_fma(c, 0x1.71547652b82fep+0, 0x1.8p52) - 0x1.8p52;
-    double r = __builtin_fma(-n, 0x1.62e42fefa39efp-1, c);
-    double low = n * -0x1.abc9e3b39803fp-56;
-    double p = stax_exp_poly_f64(r, low);
-    double s = stax_power2_f64(n - 1.0);
+    double t = __builtin_fma(x, 0x1.71547652b82fep+0, 0x1.8p52);
+    double n = t - 0x1.8p52;
+    double r = __builtin_fma(-n, 0x1.62e42fefa39efp-1, x);
+    double p = stax_exp_poly_f64(r, n * -0x1.abc9e3b39803fp-56);
+    double s = stax_from_bits_f64((stax_bits_f64(t) << 52) + 0x3fe0000000000000ull);
     double y = __builtin_fma(s, p, s - 0.5) * 2.0;
+    y = t < 0x1.8p52 - 56.0 ? -1.0 : y;
+    y = x > 710.0 ? __builtin_inf() : y;
     return __builtin_fabs(x) < 0x1p-54 ? x : y;
 }
 //: log_fix_f64 3
@@ -98,11 +113,11 @@ STAX_INLINE double stax_log_fix_f64(double x, double y) {
 // x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2))
 typedef struct { double k, f; } stax_split_f64;
 STAX_INLINE stax_split_f64 stax_log_split_f64(double x) {
-    double y = x < 0x1p-1022 ? x * 0x1p54 : x;
-    double bias = x < 0x1p-1022 ? 0x1p52 + 1077.0 : 0x1p52 + 1023.0;
-    uint64_t u = stax_bits_f64(y) + 0x95f619980c433ull;
+    double scale = x < 0x1p-1022 ? 0x1p54 : 1.0;
+    uint64_t u = stax_bits_f64(x * scale) + 0x95f619980c433ull;
+    uint64_t n = (u + (0x7ff0000000000000ull - stax_bits_f64(scale))) >> 52;
     stax_split_f64 out;
-    out.k = stax_from_bits_f64((u >> 52) | 0x4330000000000000ull) - bias;
+    out.k = stax_from_bits_f64(n | 0x4330000000000000ull) - (0x1p52 + 2047.0);
     out.f = stax_from_bits_f64((u & 0xfffffffffffffull) + 0x3fe6a09e667f3bcdull) - 1.0;
     return out;
 }
@@ -130,15 +145,17 @@ STAX_INLINE double stax_log_f64(double x) {
     return stax_log_fix_f64(x, y);
 }
 //: log1p_f64 32
+// the exponent is that of 1 + x rounded; the fraction (1 + x) / 2^k - 1 is rounded once
 STAX_INLINE double stax_log1p_f64(double x) {
     double u = 1.0 + x;
-    double t = u - 1.0;
-    double rest = ((1.0 - (u - t)) + (x - t)) / u;
-    stax_split_f64 v = stax_log_split_f64(u);
-    double half_square = 0.5 * v.f * v.f;
-    double tail = stax_log_tail_f64(v.f, half_square);
-    double low = __builtin_fma(v.k, 0x1.3de6af278ece6p-42, rest) + tail;
-    double y = __builtin_fma(v.k, 0x1.62e42fefa3p-1, v.f - (half_square - low));
+    uint64_t b = stax_bits_f64(u) + 0x95f619980c433ull;
+    double k = stax_from_bits_f64((b >> 52) | 0x4330000000000000ull) - (0x1p52 + 1023.0);
+    double s = stax_from_bits_f64(0x8000000000000000ull - (b & 0xfff0000000000000ull));
+    double f = __builtin_fma(0.25 * x, s, __builtin_fma(0.25, s, -1.0));
+    double half_square = 0.5 * f * f;
+    double tail = stax_log_tail_f64(f, half_square);
+    double low = __builtin_fma(k, 0x1.3de6af278ece6p-42, tail);
+    double y = __builtin_fma(k, 0x1.62e42fefa3p-1, f - (half_square - low));
     y = stax_log_fix_f64(u, y);
     return __builtin_fabs(x) < 0x1p-53 ? x : y;
 }
@@ -228,27 +245,38 @@ STAX_INLINE double stax_pow_f64(double x, double y) {
     double hi = y * v.k;
     double lo = __builtin_fma(y, v.k, -hi) + y * v.f;
     lo = __builtin_fabs(hi) < 800.0 ? lo : 0.0;
-    hi = hi > 800.0 ? 800.0 : hi;
+    hi = hi > 710.0 ? 710.0 : hi;
     hi = hi < -800.0 ? -800.0 : hi;
-    return stax_pow_fix_f64(x, y, stax_exp_core_f64(hi, lo, 0.0));
+    return stax_pow_fix_f64(x, y, stax_exp_core_f64(hi, lo, -0.0));
 }
-//: tanh_f64 30
+//: tanh_f64 34
+// -e / (2 + e) with e = expm1(-2|x|), numerator and denominator each rounded once
 STAX_INLINE double stax_tanh_f64(double x) {
-    double a = 2.0 * __builtin_fabs(x);
-    double t = stax_expm1_f64(a > 45.0 ? 45.0 : a);
-    return __builtin_copysign(t / (t + 2.0), x);
+    double a = __builtin_fabs(x);
+    a = a > 22.0 ? 22.0 : a;
+    double t = __builtin_fma(a, -0x1.71547652b82fep+1, 0x1.8p52);
+    double n = t - 0x1.8p52;
+    double r = __builtin_fma(n, -0x1.62e42fefa39efp-1, -2.0 * a);
+    r = __builtin_fma(n, -0x1.abc9e3b39803fp-56, r);
+    double p = __builtin_fma(r * r, stax_exp_terms_f64(r), r);
+    double s = stax_from_bits_f64((stax_bits_f64(t) << 52) + 0x3ff0000000000000ull);
+    double top = __builtin_fma(-s, p, 1.0 - s);
+    double bottom = __builtin_fma(s, p, 1.0 + s);
+    return __builtin_copysign(top / bottom, x);
 }
-//: sigmoid_f64 30
+//: sigmoid_f64 32
+// e / (1 + e), written e - e y where the sum 1 + e would lose digits of a small e
 STAX_INLINE double stax_sigmoid_f64(double x) {
-    double e = stax_exp_f64(-__builtin_fabs(x));
-    return (x < 0.0 ? e : 1.0) / (1.0 + e);
+    double e = stax_exp_low_f64(x > 40.0 ? 40.0 : x);
+    double y = e / (1.0 + e);
+    return x < 0.0 ? __builtin_fma(-e, y, e) : y;
 }
 //: sinh_f64 60
 STAX_INLINE double stax_sinh_f64(double x) {
     double a = __builtin_fabs(x);
     double t = stax_expm1_f64(a);
     double near = 0.5 * (t + t / (t + 1.0));
-    double e = stax_exp_core_f64(a > 720.0 ? 720.0 : a, 0.0, -1.0);
+    double e = stax_exp_core_f64(a > 711.0 ? 711.0 : a, 0.0, -1.0);
     double far = e - 0.25 / e;
     double y = a < 1.0 ? near : far;
     return __builtin_copysign(a < 0x1p-27 ? a : y, x);
@@ -256,7 +284,7 @@ STAX_INLINE double stax_sinh_f64(double x) {
 //: cosh_f64 30
 STAX_INLINE double stax_cosh_f64(double x) {
     double a = __builtin_fabs(x);
-    double e = stax_exp_core_f64(a > 720.0 ? 720.0 : a, 0.0, -1.0);
+    double e = stax_exp_core_f64(a > 711.0 ? 711.0 : a, 0.0, -1.0);
     return e + 0.25 / e;
 }
 //: asinh_f64 50

@@ -189,7 +189,7 @@ STAX_INLINE double stax_erfc_far_f64(double a) {
     double low = __builtin_fma(b, b, -square);
     double d = __builtin_fma(2.0, b, 1.0);
     double q = p / d;
-    return stax_exp_core_f64(-square, -low, 0.0) * q;
+    return stax_exp_core_f64(-square, -low, -0.0) * q;
 }
 //: erf_f64 85
 STAX_INLINE double stax_erf_f64(double x) {
