@@ -12,4 +12,5 @@ from stax.lax.sequences import *  # noqa: F403 - its __all__ is the list of name
 from stax.lax.shapes import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.slicing import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.special import *  # noqa: F403 - its __all__ is the list of names
+from stax.lax.windows import *  # noqa: F403 - its __all__ is the list of names
 from stax.transforms.collectives import *  # noqa: F403 - its __all__ is the list of names
