@@ -18,6 +18,7 @@ from stax.core.primitive import Recompute
 from stax.core.trace import bind1
 from stax.primitives.contractions import dot_general, dot_general_p
 from stax.primitives.elementwise import add, add_p
+from stax.primitives.views import reduce_sum, sum_p
 
 # Stacking an operand is worth its memory when it is at most this much larger than the sum.
 STACKING_RATIO = 2
@@ -25,9 +26,9 @@ STACKING_RATIO = 2
 
 @dataclass(frozen=True)
 class Term:
-    """A product, and the views (innermost first) of its result."""
+    """A product or a sum of one step, and the views (innermost first) of its result."""
 
-    product: Eqn
+    eqn: Eqn
     views: tuple[Eqn, ...]
 
 
@@ -47,29 +48,55 @@ class ProductPlan:
         """The sum over all steps, from the stacked operands."""
         result = None
         for term in self.terms:
-            x, y = (
+            operands = [
                 slices[self.place[a]] if a in self.place else stacked[a]
-                for a in term.product.inputs
+                for a in term.eqn.inputs
                 if isinstance(a, Var)
-            )
-            (left, right), _ = term.product.params["dimension_numbers"]
-            numbers = ((0, *(k + 1 for k in left)), (0, *(k + 1 for k in right))), ((), ())
-            value = dot_general(x, y, numbers, term.product.params["dtype"])
+            ]
+            value = _over_all_steps(term.eqn, operands)
             for view in term.views:
                 value = bind1(view.prim, value, **view.params)
             result = value if result is None else add(result, value)
         return result
 
 
+def _over_all_steps(eqn: Eqn, operands: Sequence[Any]) -> Any:
+    """What `eqn` gives, summed over the steps that its operands are stacked along."""
+    if eqn.prim is sum_p:
+        axes = (0, *(k + 1 for k in eqn.params["axes"]))
+        return reduce_sum(operands[0], axes, eqn.params["dtype"])
+    (left, right), _ = eqn.params["dimension_numbers"]
+    numbers = ((0, *(k + 1 for k in left)), (0, *(k + 1 for k in right))), ((), ())
+    return dot_general(operands[0], operands[1], numbers, eqn.params["dtype"])
+
+
 def product_plans(
     graph: Graph, sums: Sequence[Atom | None], place: Mapping[Var, int]
 ) -> list[ProductPlan | None]:
-    """A plan for each of `sums` that is made of products worth stacking, else None."""
+    """A plan for each of `sums` that is made of products worth stacking, else None.
+
+    A plain sum (the gradient of a bias) is left for the end when its operand is stacked anyway.
+    """
     producer = {v: eqn for eqn in graph.eqns for v in eqn.outputs}
-    return [_plan(v, producer, place) if isinstance(v, Var) else None for v in sums]
+    nothing: frozenset[Var] = frozenset()
+    plans = [_plan(v, producer, place, nothing) if isinstance(v, Var) else None for v in sums]
+    there = frozenset(v for plan in plans if plan is not None for v in plan.stacked)
+    return [
+        _plan(v, producer, place, there) if plan is None and isinstance(v, Var) else plan
+        for v, plan in zip(sums, plans, strict=True)
+    ]
 
 
-def _plan(var: Var, producer: dict[Var, Eqn], place: Mapping[Var, int]) -> ProductPlan | None:
+def _is_summed(eqn: Eqn, there: frozenset[Var]) -> bool:
+    """True for what can be computed for all steps at once from stacked operands."""
+    if eqn.prim is sum_p:
+        return eqn.inputs[0] in there
+    return eqn.prim is dot_general_p and eqn.params["dimension_numbers"][1] == ((), ())
+
+
+def _plan(
+    var: Var, producer: dict[Var, Eqn], place: Mapping[Var, int], there: frozenset[Var]
+) -> ProductPlan | None:
     terms: list[Term] = []
     pending: list[tuple[Atom, tuple[Eqn, ...]]] = [(var, ())]
     while pending:
@@ -79,7 +106,7 @@ def _plan(var: Var, producer: dict[Var, Eqn], place: Mapping[Var, int]) -> Produ
             return None
         if eqn.prim is add_p and all(a.shape == var.shape for a in eqn.inputs) and not views:
             pending.extend((a, ()) for a in eqn.inputs)
-        elif eqn.prim is dot_general_p and eqn.params["dimension_numbers"][1] == ((), ()):
+        elif _is_summed(eqn, there):
             terms.append(Term(eqn, views))
         elif eqn.prim.recompute is Recompute.VIEW and len(eqn.inputs) == 1:
             pending.append((eqn.inputs[0], (eqn, *views)))
@@ -87,8 +114,11 @@ def _plan(var: Var, producer: dict[Var, Eqn], place: Mapping[Var, int]) -> Produ
             return None
     stacked: dict[Var, None] = {}
     for term in terms:
-        for a in term.product.inputs:
+        for a in term.eqn.inputs:
             if isinstance(a, Var) and a in place:
+                continue
+            if isinstance(a, Var) and a in there:
+                stacked[a] = None
                 continue
             if not isinstance(a, Var) or a not in producer:
                 return None

@@ -65,7 +65,7 @@ def _run(*args: Any, cond: Graph, body: Graph, cond_consts: int, body_consts: in
         carry = step([*of_body, *carry])
         left -= 1
         if left == 0 and can_hand_over():
-            params = {"cond": cond, "body": body}
+            params: dict[str, Any] = {"cond": cond, "body": body}
             params.update(cond_consts=cond_consts, body_consts=body_consts)
             return compiled_run(while_p, [*of_cond, *of_body, *carry], params)
     return carry
