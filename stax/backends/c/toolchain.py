@@ -39,7 +39,7 @@ __all__ = [
     "toolchain_fault",
 ]
 
-_PROBE_VERSION = "4"
+_PROBE_VERSION = "5"
 _TIMEOUT = 600.0
 _BASE_FLAGS = ("-shared", "-fPIC", "-std=gnu11", "-w")
 _NUMERIC_FLAGS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv")
@@ -47,6 +47,9 @@ _WISHED_FLAGS: tuple[tuple[str, ...], ...] = (
     ("-fno-strict-aliasing",),
     # Threading jumps splits selections into more compares and blends when they are vectorised.
     ("-fno-thread-jumps",),
+    # Copies of one vector constant in a loop become one register, which counts: such loops are
+    # bound by the number of instructions in flight.
+    ("-fgcse",),
     ("-fno-semantic-interposition",),
     ("-fno-asynchronous-unwind-tables",),
     ("-fno-stack-protector",),
