@@ -8,12 +8,23 @@ spelled out.
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from stax import dtypes, errors, lax, numpy, tree
+from stax import config, debug, dtypes, errors, lax, numpy, tree, typing
 from stax.core import text as _text
 from stax.core.graph import Graph
 from stax.dtypes import float0
 from stax.errors import StaxError
 from stax.numpy.at import at
+from stax.placement import (
+    block_until_ready,
+    default_backend,
+    device_count,
+    device_get,
+    device_put,
+    devices,
+    local_device_count,
+    local_devices,
+)
+from stax.transforms.callbacks import pure_callback
 from stax.transforms.chains import Binomial
 from stax.transforms.checkpoint import (
     checkpoint,
@@ -22,7 +33,13 @@ from stax.transforms.checkpoint import (
     checkpoint_sequential,
     remat,
 )
-from stax.transforms.compile_time import ensure_compile_time_eval, named_call
+from stax.transforms.compile_time import (
+    debug_nans,
+    disable_jit,
+    ensure_compile_time_eval,
+    named_call,
+    named_scope,
+)
 from stax.transforms.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
 from stax.transforms.grad import (
     grad,
@@ -41,6 +58,7 @@ from stax.transforms.inspect import ShapeDtypeStruct, eval_shape, make_ir, make_
 from stax.transforms.jit import jit
 from stax.transforms.joint import JointGraph, joint_graph
 from stax.transforms.vmap import vmap
+from stax.typing import Array
 
 if TYPE_CHECKING:
     from stax import nn, random, scipy
@@ -48,20 +66,31 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Array",
     "Binomial",
     "Graph",
     "JointGraph",
     "ShapeDtypeStruct",
     "StaxError",
     "at",
+    "block_until_ready",
     "checkpoint",
     "checkpoint_name",
     "checkpoint_policies",
     "checkpoint_sequential",
     "closure_convert",
+    "config",
     "custom_gradient",
     "custom_jvp",
     "custom_vjp",
+    "debug",
+    "debug_nans",
+    "default_backend",
+    "device_count",
+    "device_get",
+    "device_put",
+    "devices",
+    "disable_jit",
     "dtypes",
     "ensure_compile_time_eval",
     "errors",
@@ -79,15 +108,20 @@ __all__ = [
     "lax",
     "linear_transpose",
     "linearize",
+    "local_device_count",
+    "local_devices",
     "make_ir",
     "make_jaxpr",
     "named_call",
+    "named_scope",
     "nn",
     "numpy",
+    "pure_callback",
     "random",
     "remat",
     "scipy",
     "tree",
+    "typing",
     "value_and_grad",
     "vjp",
     "vmap",
@@ -99,8 +133,10 @@ _ON_DEMAND = frozenset(
         "ad_checkpoint",
         "custom_batching",
         "custom_derivatives",
+        "experimental",
         "flatten_util",
         "nn",
+        "ops",
         "random",
         "scipy",
         "testing",

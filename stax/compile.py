@@ -21,6 +21,9 @@ from stax.backends.c.nested import REGISTER_BYTES
 from stax.backends.c.program import CProgram, ProgramSource, emit_program
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
+from stax.backends.triton.program import TritonSource
+from stax.backends.triton.program import emit_program as emit_device_program
+from stax.backends.triton.run import TritonProgram, default_architecture
 from stax.config import options as process_options
 from stax.core.graph import Graph, check_graph
 from stax.core.staging import eval_graph
@@ -29,13 +32,13 @@ from stax.errors import CompilerNotFoundError, ConfigurationError, StrictModeErr
 from stax.loops.buffers import Buffer, ExternBuffer
 from stax.loops.lower import FallbackNote, LoweredGraph, lower
 from stax.pytree import PyTreeDef, tree_unflatten
-from stax.schedule.fusion import CallStep, LoopStep, Scheduled, Step, fuse
+from stax.schedule.fusion import ON_DEVICE, CallStep, LoopStep, Scheduled, Step, fuse
 from stax.schedule.in_place import NOTHING, InPlace, scheduled_in_place
 from stax.schedule.kernel import Kernel
 from stax.transforms.partition import Partition, partition
 from stax.transforms.phases import split_joint
 from stax.transforms.rematerialise import rematerialise
-from stax.transforms.simplify import dce, inline_calls, simplify
+from stax.transforms.simplify import acts, dce, inline_calls, simplify
 from stax.transforms.updates import late_updates
 
 BACKENDS = ("c", "numpy", "triton")
@@ -126,7 +129,8 @@ def needed_buffers(lowered: LoweredGraph) -> set[str]:
     calls: set[str] = set()
     for buffer in reversed(lowered.computed):
         if isinstance(buffer, ExternBuffer):
-            if buffer.name in needed:
+            eqn = buffer.params.get("eqn")
+            if (eqn is not None and acts(eqn)) or buffer.name in needed:
                 calls.add(buffer.call)
             if buffer.call in calls:
                 needed.add(buffer.name)
@@ -175,6 +179,7 @@ class Lowered:
       buffers: everything that is written to memory, with loops, layout and text.
       kernels: the scheduled kernels, those inside loops and branches last.
       fallbacks: operations that run outside compiled code, with reasons.
+      device: what it was lowered for: "cpu", or "cuda:sm_90" and the like.
     """
 
     graph: Graph
@@ -187,7 +192,8 @@ class Lowered:
     leaves_of: Callable[..., list[Any]] | None = None
     nested: dict[str, list[Lowered]] = field(default_factory=dict)
     in_place: InPlace = NOTHING
-    _source: ProgramSource | None = None
+    device: str = "cpu"
+    _source: ProgramSource | TritonSource | None = None
 
     @property
     def partition(self) -> Partition | None:
@@ -212,11 +218,12 @@ class Lowered:
         return self.lowered.fallbacks
 
     @property
-    def source(self) -> ProgramSource:
+    def source(self) -> ProgramSource | TritonSource:
         """The program's text and memory plan."""
         if self._source is None:
             with _timed(self.timings, "emit"):
-                self._source = emit_program(self)
+                on_cpu = self.device == "cpu"
+                self._source = emit_program(self) if on_cpu else emit_device_program(self)
         return self._source
 
     def as_text(self, stage: str = "loops") -> str:
@@ -245,7 +252,7 @@ class Compiled:
     """A compiled function of one signature."""
 
     lowered: Lowered
-    program: CProgram | ReferenceProgram
+    program: CProgram | TritonProgram | ReferenceProgram
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves = list(args)
@@ -343,18 +350,20 @@ def lowered_graph(
     """The scheduled program of a graph."""
     times = {} if timings is None else timings
     flat = prepared(graph, options, times)
-    kind = device.split(":")[0]
-    if kind not in ("cpu", "cuda"):
-        raise ConfigurationError(f"device={device!r} is not 'cpu' or 'cuda:sm_NN'")
+    if device.split(":")[0] not in ("cpu", "cuda", "hip"):
+        raise ConfigurationError(
+            f"device={device!r} is not 'cpu', 'cuda:sm_NN' or 'hip:gfxNNN'",
+            hint="for example device='cuda:sm_90'",
+        )
     counters.lowered += 1
-    return _scheduled(graph, flat, options, kind, times)
+    return _scheduled(graph, flat, options, device, times)
 
 
 def _scheduled(
     graph: Graph,
     flat: Graph,
     options: CompileOptions,
-    kind: str,
+    device: str,
     times: dict[str, float],
     carried: Sequence[int] = (),
 ) -> Lowered:
@@ -363,14 +372,14 @@ def _scheduled(
     `carried` are the positions of inputs that a loop around it carries: its first outputs.
     """
     with _timed(times, "lower"):
-        lowered = lower(late_updates(flat), kind, options.materialise)
+        lowered = lower(late_updates(flat), device, options.materialise)
     nested: dict[str, list[Lowered]] = {}
     for buffer in lowered.computed:
         if isinstance(buffer, ExternBuffer) and buffer.call not in nested:
             graphs = buffer.params.get("graphs", ())
             if graphs:
                 nested[buffer.call] = [
-                    _scheduled(g, prepared(g, options, times), options, kind, times, positions)
+                    _scheduled(g, prepared(g, options, times), options, device, times, positions)
                     for g, positions in zip(graphs, buffer.params["carried"], strict=True)
                 ]
     lowered.fallbacks += [n for ps in nested.values() for p in ps for n in p.fallbacks]
@@ -388,20 +397,40 @@ def _scheduled(
             for k, out in zip(carried, lowered.outputs, strict=False)
             if table[out].nbytes > REGISTER_BYTES
         }
-        order, in_place = scheduled_in_place(
-            lowered,
-            steps,
-            pairs,
-            lambda s: fuse(s, lambda n: table[n].nbytes, enabled=options.fuse),
-        )
-    return Lowered(graph, flat, lowered, order, options, times, nested=nested, in_place=in_place)
+        if device == "cpu":
+            order, in_place = scheduled_in_place(
+                lowered,
+                steps,
+                pairs,
+                lambda s: fuse(s, lambda n: table[n].nbytes, enabled=options.fuse),
+            )
+        else:
+            order = fuse(steps, lambda n: table[n].nbytes, ON_DEVICE, enabled=options.fuse)
+            in_place = NOTHING
+    return Lowered(
+        graph,
+        flat,
+        lowered,
+        order,
+        options,
+        times,
+        nested=nested,
+        in_place=in_place,
+        device=device,
+    )
 
 
-def program_of(lowered: Lowered) -> CProgram | ReferenceProgram:
+def program_of(lowered: Lowered) -> CProgram | TritonProgram | ReferenceProgram:
     """Compile a lowered program for its backend."""
     if lowered.options.backend == "numpy":
         return reference_program(lowered.prepared)
     source = lowered.source
+    if isinstance(source, TritonSource):
+        with _lock:
+            counters.compiled += 1
+            made = TritonProgram(source, lowered.device, lowered.timings)
+            counters.compiler_runs += not made.from_cache
+        return made
     with _lock:
         counters.compiled += 1
         program = CProgram(source, lowered.timings)
@@ -409,10 +438,12 @@ def program_of(lowered: Lowered) -> CProgram | ReferenceProgram:
     return program
 
 
-def executable(graph: Graph, options: CompileOptions) -> CProgram | ReferenceProgram:
+def executable(
+    graph: Graph, options: CompileOptions
+) -> CProgram | TritonProgram | ReferenceProgram:
     """The program of a graph, compiled at the first call and kept on the graph."""
     key = ("executable", options)
-    found: CProgram | ReferenceProgram | None = graph.cache.get(key)
+    found: CProgram | TritonProgram | ReferenceProgram | None = graph.cache.get(key)
     if found is not None:
         return found
     with _lock:
@@ -423,9 +454,13 @@ def executable(graph: Graph, options: CompileOptions) -> CProgram | ReferencePro
     return found
 
 
-def _compiled(graph: Graph, options: CompileOptions) -> CProgram | ReferenceProgram:
+def _compiled(
+    graph: Graph, options: CompileOptions
+) -> CProgram | TritonProgram | ReferenceProgram:
     if options.backend == "numpy":
         return reference_program(inline_calls(graph))
+    if options.backend == "triton":
+        return program_of(lowered_graph(graph, options, default_architecture()))
     if find_toolchain() is not None:
         try:
             return program_of(lowered_graph(graph, options))

@@ -16,7 +16,15 @@ from typing import Any
 
 from stax.errors import ConfigurationError
 
-__all__ = ["Options", "available_cpus", "from_environment", "options", "parse_bytes"]
+__all__ = [
+    "Options",
+    "available_cpus",
+    "from_environment",
+    "options",
+    "parse_bytes",
+    "read",
+    "update",
+]
 
 BACKENDS = ("c", "numpy", "triton")
 DEBUG_FLAGS = ("check", "graph", "loops", "schedule", "source", "keep")
@@ -171,3 +179,47 @@ def from_environment(environ: Mapping[str, str]) -> Options:
 def options() -> Options:
     """Return the options of this process; the environment is read at the first call only."""
     return from_environment(os.environ)
+
+
+# ---------------------------------------------------- JAX's switches, for scripts that set them
+
+# Switches with a meaning here; the module that gives it is called with each new value.
+SWITCH_HOOKS: dict[str, Callable[[bool], Any]] = {}
+_switches: dict[str, Any] = {
+    "jax_enable_x64": True,
+    "jax_debug_nans": False,
+    "jax_disable_jit": False,
+    "jax_platforms": "cpu",
+    "jax_platform_name": "cpu",
+}
+
+
+def update(name: str, value: Any) -> None:
+    """Set one of JAX's switches, `jax_...`; scripts written for JAX may do so.
+
+    `jax_debug_nans` and `jax_disable_jit` do what they say.  The others choose among ways of
+    computing that are one here (64-bit dtypes are always there), and are only remembered.
+
+    Raises:
+      ConfigurationError: the name is not one of JAX's.
+    """
+    if not name.startswith("jax_"):
+        raise ConfigurationError(
+            f"config.update: {name!r} is not a switch of JAX; stax's own options are environment "
+            "variables (docs/configuration.md) and arguments of jit"
+        )
+    _switches[name] = value
+    hook = SWITCH_HOOKS.get(name)
+    if hook is not None:
+        hook(bool(value))
+
+
+def read(name: str) -> Any:
+    """The value of one of JAX's switches, None when it was never set."""
+    return _switches.get(name)
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("jax_"):
+        return _switches.get(name)
+    raise AttributeError(f"module 'stax.config' has no attribute {name!r}")

@@ -69,7 +69,20 @@ class EvalTrace(Trace):
             if isinstance(arg, Tracer):
                 raise leak_error(arg, prim.name)
         out = prim.impl(*args, **params)
-        return tuple(out) if prim.multi else (out,)
+        outs = tuple(out) if prim.multi else (out,)
+        if STATE.debug_nans:
+            _check_nans(prim, args, outs)
+        return outs
+
+
+def _check_nans(prim: Primitive, args: Sequence[Any], outs: Sequence[Any]) -> None:
+    """Raise FloatingPointError when a result has a NaN that no operand has."""
+    for out in outs:
+        if is_inexact(aval_of(out).dtype) and np.isnan(out).any():
+            inexact = (a for a in args if is_inexact(aval_of(a).dtype))
+            if not any(np.isnan(a).any() for a in inexact):
+                where = STATE.source or user_source()
+                raise FloatingPointError(f"{prim.name} gave a NaN\n  at {where}")
 
 
 EVAL = EvalTrace(None)
@@ -82,6 +95,8 @@ class _State(threading.local):
     phase: str = "forward"
     region: int = 0
     source: str | None = None
+    jit_disabled: bool = False
+    debug_nans: bool = False
 
 
 STATE = _State()
@@ -112,7 +127,23 @@ DEPTH_HOOK: list[Callable[[int], Any]] = []
 def on_depth_change(before: Trace, after: Trace) -> None:
     """Tell the dispatcher when a thread starts or stops tracing."""
     if DEPTH_HOOK and (before is EVAL) != (after is EVAL):
-        DEPTH_HOOK[0](0 if after is EVAL else 1)
+        DEPTH_HOOK[0](0 if after is EVAL and not in_python() else 1)
+
+
+def in_python() -> bool:
+    """True when compiled functions of this thread are run by Python: jit off, or NaNs sought."""
+    return STATE.jit_disabled or STATE.debug_nans
+
+
+def run_in_python(jit_disabled: bool | None = None, debug_nans: bool | None = None) -> None:
+    """Switch the running of compiled programs off or on, or the search for NaNs."""
+    if jit_disabled is not None:
+        STATE.jit_disabled = jit_disabled
+    if debug_nans is not None:
+        STATE.debug_nans = debug_nans
+        np.seterr(invalid="raise" if debug_nans else "warn")
+    if DEPTH_HOOK:
+        DEPTH_HOOK[0](0 if STATE.trace is EVAL and not in_python() else 1)
 
 
 @contextmanager

@@ -118,8 +118,11 @@ class Lowering:
         eqn = self.eqn
         assert eqn is not None
         params = {**eqn.params, "eqn": eqn, "graphs": graphs, "carried": tuple(carried)}
-        results = [(v.shape, v.dtype) for v in eqn.outputs]
-        return self.call(kind, [self.row_major(n) for n in nodes], results, params)
+        results: list[tuple[Sequence[int], np.dtype]] = [(v.shape, v.dtype) for v in eqn.outputs]
+        operands = [self.row_major(n) for n in nodes]
+        # A loop or branch without results, run for its effects, has a token that nobody reads.
+        made = self.call(kind, operands, results or [((), np.dtype(np.int8))], params)
+        return made[: len(results)]
 
     def row_major(self, node: TensorNode) -> BufferTensor:
         """`node` in memory, dense and row-major; copied when it lies there otherwise."""
@@ -134,10 +137,18 @@ class Lowering:
         """The present equation by its NumPy implementation."""
         eqn = self.eqn
         assert eqn is not None
+        return self.external(nodes, eqn, [(v.shape, v.dtype) for v in eqn.outputs], reason)
+
+    def external(
+        self,
+        nodes: Sequence[TensorNode],
+        eqn: Eqn,
+        results: Sequence[tuple[Sequence[int], np.dtype]],
+        reason: str,
+    ) -> tuple[BufferTensor, ...]:
+        """The NumPy implementation of `eqn`, called by the program, with these results."""
         self.notes.append(FallbackNote(eqn.op, eqn.source, reason))
-        params = {"eqn": eqn, "op": eqn.op}
-        results = [(v.shape, v.dtype) for v in eqn.outputs]
-        return self.call("fallback", nodes, results, params)
+        return self.call("fallback", nodes, results, {"eqn": eqn, "op": eqn.op})
 
 
 def constant_node(value: Any, dtype: np.dtype) -> LoopTensor:

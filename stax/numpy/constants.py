@@ -25,7 +25,6 @@ from numpy import (
     int64,
     integer,
     nan,
-    ndarray,
     newaxis,
     number,
     pi,
@@ -39,6 +38,7 @@ from numpy import (
 
 from stax.dtypes import bfloat16 as _bfloat16
 from stax.dtypes import float8_e4m3fn as _float8
+from stax.typing import Array as ndarray
 
 bfloat16 = _bfloat16.type
 float8_e4m3fn = _float8.type

@@ -1,7 +1,7 @@
-"""Small controls over tracing: naming a function, computing on known values while tracing.
+"""Small controls over tracing: naming, computing on known values, running without `jit`.
 
 Input: a function, or a block of code.  Output: the function under another name; the block run
-with NumPy on values that are known, in the middle of a trace.
+with NumPy on values that are known, in the middle of a trace, or without compiling anything.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
-from stax.core.trace import EVAL, use_trace
+from stax.config import SWITCH_HOOKS
+from stax.core.trace import EVAL, STATE, run_in_python, use_trace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,6 +30,48 @@ def ensure_compile_time_eval() -> Iterator[None]:
     """
     with use_trace(EVAL):
         yield
+
+
+@contextmanager
+def disable_jit(disable: bool = True) -> Iterator[None]:
+    """Inside the block functions made by `jit` run as the Python functions they were made from.
+
+    Values can then be printed and branched on; with `disable=False` an outer block is undone.
+
+    >>> with disable_jit():
+    ...     stax.jit(lambda x: print("x is", x))(3.0)
+    x is 3.0
+    """
+    before = STATE.jit_disabled
+    run_in_python(jit_disabled=disable)
+    try:
+        yield
+    finally:
+        run_in_python(jit_disabled=before)
+
+
+@contextmanager
+def debug_nans(enable: bool = True) -> Iterator[None]:
+    """Inside the block an operation that makes a NaN raises FloatingPointError and names itself.
+
+    Compiled functions run operation by operation there.
+    """
+    before = STATE.debug_nans
+    run_in_python(debug_nans=enable)
+    try:
+        yield
+    finally:
+        run_in_python(debug_nans=before)
+
+
+SWITCH_HOOKS["jax_disable_jit"] = lambda value: run_in_python(jit_disabled=value)
+SWITCH_HOOKS["jax_debug_nans"] = lambda value: run_in_python(debug_nans=value)
+
+
+@contextmanager
+def named_scope(name: str) -> Iterator[None]:
+    """A block with a name, as profilers of other systems show it; it changes nothing here."""
+    yield
 
 
 def named_call(fun: F, *, name: str | None = None) -> F:

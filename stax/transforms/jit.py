@@ -24,8 +24,8 @@ from stax.compile import CompileOptions, Lowered, Traced, executable
 from stax.core.aval import Aval, aval_of
 from stax.core.functionalize import assign, mark_arguments
 from stax.core.graph import Graph
-from stax.core.staging import lift_constants, stage
-from stax.core.trace import DEPTH_HOOK, Tracer, bind, is_tracing
+from stax.core.staging import eval_graph, lift_constants, stage
+from stax.core.trace import DEPTH_HOOK, STATE, Tracer, bind, is_tracing
 from stax.dtypes import is_supported
 from stax.errors import DtypeError, MutationError, StaticArgumentError
 from stax.pytree import (
@@ -37,6 +37,7 @@ from stax.pytree import (
     treedef_is_leaf,
 )
 from stax.transforms.grad import Product
+from stax.transforms.arguments import finished
 from stax.transforms.jit_call import jit_p
 
 __all__ = ["JitFunction", "jit"]
@@ -158,6 +159,8 @@ class JitFunction:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call with arguments the dispatcher does not know, and teach it."""
+        if STATE.jit_disabled:
+            return self._fun(*args, **kwargs)
         entry, leaves = self._resolve(args, kwargs)
         if entry.written:
             return self._call_writing(entry, leaves)
@@ -166,6 +169,8 @@ class JitFunction:
             params = {"graph": graph, "name": name, "options": self._options}
             outs: Sequence[Any] = bind(jit_p, *entry.captured, *leaves, **params)
             return entry.result(outs)
+        if STATE.debug_nans:
+            return tree_unflatten(entry.out_tree, finished(eval_graph(entry.graph, leaves), leaves))
         program = executable(entry.graph, self._options)
         outs = program.run(leaves)
         if isinstance(program, CProgram):

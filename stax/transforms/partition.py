@@ -20,7 +20,7 @@ from stax.core.primitive import Recompute
 from stax.errors import ConfigurationError
 from stax.transforms.maxflow import INFINITE, FlowNetwork
 from stax.transforms.phases import Split
-from stax.transforms.simplify import has_effect
+from stax.transforms.simplify import acts
 
 FUSIBLE: Final = frozenset({Recompute.CHEAP, Recompute.VIEW, Recompute.REDUCTION, Recompute.RANDOM})
 LIGHT: Final = frozenset({Recompute.CHEAP, Recompute.VIEW})
@@ -527,7 +527,7 @@ def live_equations(eqns: Sequence[Eqn], wanted: set[Var]) -> list[Eqn]:
     live = set(wanted)
     kept = []
     for eqn in reversed(eqns):
-        if has_effect(eqn.prim) or any(v in live for v in eqn.outputs):
+        if acts(eqn) or any(v in live for v in eqn.outputs):
             kept.append(eqn)
             live.update(a for a in eqn.inputs if isinstance(a, Var))
     kept.reverse()

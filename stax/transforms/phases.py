@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stax.core.graph import BACKWARD, Atom, Eqn, Graph, Var
-from stax.transforms.simplify import has_effect
+from stax.transforms.simplify import acts
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def split_joint(graph: Graph, tangents: int = 0, forward_outputs: int | None = N
     forward: list[Eqn] = []
     backward: list[Eqn] = []
     for eqn, early_enough in zip(reversed(graph.eqns), reversed(ahead), strict=True):
-        wanted = has_effect(eqn.prim) or any(v in needed for v in eqn.outputs)
+        wanted = acts(eqn) or any(v in needed for v in eqn.outputs)
         if early_enough and wanted:
             forward.append(eqn)
             needed.update(eqn.inputs)

@@ -175,8 +175,11 @@ def fold(graph: Graph) -> Graph:
 
 def is_foldable(eqn: Eqn) -> bool:
     """True when NumPy and every back end give the same bits for scalars: cheap operations."""
-    prim, out = eqn.prim, eqn.outputs[0].aval
-    if prim.multi or out.shape or not eqn.inputs or prim.family not in ("unary", "binary", "cast"):
+    prim = eqn.prim
+    if prim.multi or not eqn.inputs or prim.family not in ("unary", "binary", "cast"):
+        return False
+    out = eqn.outputs[0].aval
+    if out.shape:
         return False
     return bool(prim.cost([a.aval for a in eqn.inputs], [out], eqn.params) <= 1)
 
@@ -217,7 +220,7 @@ def cse(graph: Graph) -> Graph:
 
 def _key(eqn: Eqn) -> Any:
     """What two equations share when they compute the same value; None for those never merged."""
-    if has_effect(eqn.prim):
+    if acts(eqn):
         return None
     try:
         params = tuple((k, _frozen(v)) for k, v in sorted(eqn.params.items()))
@@ -247,6 +250,40 @@ def has_effect(prim: Primitive) -> bool:
     return prim.family == "effect"
 
 
+def acts(eqn: Eqn) -> bool:
+    """True for an equation with an effect, its own or that of a graph it carries."""
+    return has_effect(eqn.prim) or any(_graph_acts(g) for g in _graphs_of(eqn))
+
+
+def _graphs_of(eqn: Eqn) -> list[Graph]:
+    found: list[Graph] = []
+    if eqn.prim.linearize is None:
+        return found  # rows that carry graphs say how these are linearised
+    for value in eqn.params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(item, Graph):
+                found.append(item)
+    return found
+
+
+def _graph_acts(graph: Graph) -> bool:
+    known: bool | None = graph.cache.get("acts")
+    if known is not None:
+        return known
+    pending, seen, found = [graph], {id(graph)}, False
+    while pending and not found:
+        for eqn in pending.pop().eqns:
+            if has_effect(eqn.prim):
+                found = True
+                break
+            for inner in _graphs_of(eqn):
+                if inner.cache.get("acts") is not False and id(inner) not in seen:
+                    seen.add(id(inner))
+                    pending.append(inner)
+    graph.cache["acts"] = found
+    return found
+
+
 # --- dead code ----------------------------------------------------------------------------------
 
 
@@ -256,7 +293,7 @@ def dce(graph: Graph) -> Graph:
     kept: list[Eqn] = []
     for k in range(len(graph.eqns) - 1, -1, -1):
         eqn = graph.eqns[k]
-        if not has_effect(eqn.prim):
+        if not acts(eqn):
             wanted = [v in needed for v in eqn.outputs]
             if not any(wanted):
                 continue

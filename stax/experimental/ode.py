@@ -1,0 +1,5 @@
+"""`odeint` where JAX has it."""
+
+from stax.scipy.integrate import odeint
+
+__all__ = ["odeint"]

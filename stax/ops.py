@@ -1,0 +1,118 @@
+"""Reductions over segments, under `jax.ops`' names: rows that share a number are combined.
+
+Input: data, and for each of its rows the number of its segment.  Output: one row per segment; an
+empty segment has the operation's identity.  Rows with a number outside 0 ... num_segments - 1 are
+left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.trace import Tracer
+from stax.errors import ConcretizationError, ShapeError
+from stax.numpy.at import at
+from stax.numpy.creation import full
+from stax.numpy.promotion import array_like
+from stax.numpy.selection import where
+
+__all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
+
+Array = Any
+
+
+def _segments(
+    op: str, data: Array, segment_ids: Array, num_segments: int | None, kind: str, mode: Any
+) -> Array:
+    data, ids = array_like(data, op), array_like(segment_ids, op)
+    rows, shape = aval_of(data), aval_of(ids).shape
+    if rows.shape[: len(shape)] != shape:
+        raise ShapeError(
+            f"segment_ids of shape {shape} does not number the leading axes of data",
+            op=op,
+            operands=[data],
+        )
+    if num_segments is None:
+        if isinstance(ids, Tracer) and ids.concrete() is None:
+            raise ConcretizationError(
+                "the number of segments depends on the values of segment_ids",
+                op=op,
+                hint="pass num_segments",
+            )
+        known = ids.concrete() if isinstance(ids, Tracer) else ids
+        num_segments = int(np.max(known, initial=-1)) + 1
+    out = full((num_segments, *rows.shape[len(shape) :]), _identity(kind, rows.dtype), rows.dtype)
+    # A negative number is outside too, so it is moved beyond the last segment.
+    ids = where(ids < 0, num_segments, ids)
+    return getattr(at(out)[ids], kind)(data, mode="drop" if mode is None else mode)
+
+
+def _identity(kind: str, dtype: np.dtype[Any]) -> Any:
+    if kind in ("add", "multiply"):
+        return dtype.type(kind == "multiply")
+    sign = -1 if kind == "max" else 1
+    if dtype.kind == "b":
+        return kind == "min"
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return info.min if kind == "max" else info.max
+    return dtype.type(sign * np.inf)
+
+
+def segment_sum(
+    data: Array,
+    segment_ids: Array,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: Any = None,
+) -> Array:
+    """The sums of the rows of each segment.
+
+    >>> segment_sum(np.arange(4.0), np.array([0, 0, 2, 2]))
+    array([1., 0., 5.])
+    """
+    return _segments("segment_sum", data, segment_ids, num_segments, "add", mode)
+
+
+def segment_prod(
+    data: Array,
+    segment_ids: Array,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: Any = None,
+) -> Array:
+    """The products of the rows of each segment."""
+    return _segments("segment_prod", data, segment_ids, num_segments, "multiply", mode)
+
+
+def segment_max(
+    data: Array,
+    segment_ids: Array,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: Any = None,
+) -> Array:
+    """The largest row of each segment, element by element."""
+    return _segments("segment_max", data, segment_ids, num_segments, "max", mode)
+
+
+def segment_min(
+    data: Array,
+    segment_ids: Array,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: Any = None,
+) -> Array:
+    """The smallest row of each segment, element by element."""
+    return _segments("segment_min", data, segment_ids, num_segments, "min", mode)

@@ -1,0 +1,116 @@
+"""Where arrays live: the CPU of this process, under the names that scripts ask it by.
+
+Input: nothing, or a tree of arrays.  Output: the list of devices, and the arrays themselves: values
+on the CPU are NumPy arrays, there is nothing to move and nothing to wait for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stax.core.trace import Tracer
+from stax.errors import DeviceError
+from stax.numpy.creation import array
+from stax.pytree import tree_map
+
+__all__ = [
+    "Device",
+    "block_until_ready",
+    "default_backend",
+    "device_count",
+    "device_get",
+    "device_put",
+    "devices",
+    "local_device_count",
+    "local_devices",
+]
+
+
+class Device:
+    """A device by platform and number; the CPU is `Device("cpu", 0)`."""
+
+    __slots__ = ("platform", "id")
+
+    def __init__(self, platform: str = "cpu", id: int = 0) -> None:
+        self.platform = platform
+        self.id = id
+
+    @property
+    def device_kind(self) -> str:
+        """The platform's name."""
+        return self.platform
+
+    @property
+    def process_index(self) -> int:
+        """Always 0: a program runs in one process."""
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, Device) and (self.platform, self.id) == (other.platform, other.id)
+        return same or other == self.platform
+
+    def __hash__(self) -> int:
+        return hash(self.platform)
+
+    def __repr__(self) -> str:
+        return f"{self.platform.capitalize()}Device(id={self.id})"
+
+
+_CPU = Device()
+
+
+def devices(backend: str | None = None) -> list[Device]:
+    """The devices that programs run on.
+
+    Raises:
+      DeviceError: there is no such platform.
+    """
+    if backend not in (None, "cpu"):
+        raise DeviceError(
+            f"no device of the platform {backend!r}",
+            hint="arrays live on the CPU; compile for others with jit(f).lower(device=...)",
+        )
+    return [_CPU]
+
+
+def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Device]:
+    """The same as `devices`."""
+    return devices(backend)
+
+
+def device_count(backend: str | None = None) -> int:
+    """The number of devices."""
+    return len(devices(backend))
+
+
+def local_device_count(backend: str | None = None) -> int:
+    """The number of devices."""
+    return len(devices(backend))
+
+
+def default_backend() -> str:
+    """The platform on which arrays live."""
+    return "cpu"
+
+
+def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: Any = None) -> Any:
+    """The leaves of `x` as arrays of their own.
+
+    Raises:
+      DeviceError: `device` is not the CPU.
+    """
+    if device is not None and device != _CPU:
+        devices(str(getattr(device, "platform", device)))
+    return tree_map(array, x)
+
+
+def device_get(x: Any) -> Any:
+    """The leaves of `x` as NumPy arrays; a traced one is returned as it is."""
+    return tree_map(lambda leaf: leaf if isinstance(leaf, Tracer) else np.asarray(leaf), x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """`x`: results are there when a call returns."""
+    return x

@@ -1,0 +1,100 @@
+"""JAX's switches and device names, disable_jit, debug_nans, and what isinstance says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stax
+import stax.numpy as snp
+from stax.errors import ConfigurationError, DeviceError
+
+
+def test_disable_jit_runs_the_function_itself():
+    kinds = []
+
+    @stax.jit
+    def f(x):
+        kinds.append(type(x))
+        return x + 1
+
+    x = np.ones(2)
+    f(x), f(x)
+    with stax.disable_jit():
+        f(x)
+        with stax.disable_jit(False):
+            f(x)
+        f(x)
+    f(x)
+    assert kinds[1:] == [np.ndarray, np.ndarray]
+
+
+def test_debug_nans_names_the_operation():
+    f = stax.jit(lambda x: snp.sin(snp.log(x)))
+    assert np.isnan(f(-1.0))
+    with stax.debug_nans():
+        assert f(1.0) == 0
+        with pytest.raises(FloatingPointError, match="log"):
+            f(-1.0)
+        with pytest.raises(FloatingPointError, match="sqrt"):
+            stax.grad(lambda x: snp.sqrt(x))(-1.0)
+    assert np.isnan(f(-1.0))
+
+
+def test_the_switches_of_jax_are_accepted():
+    stax.config.update("jax_enable_x64", True)
+    assert stax.config.jax_enable_x64
+    assert stax.config.read("jax_enable_x64")
+    calls = []
+    f = stax.jit(lambda x: (calls.append(1), x)[1])
+    stax.config.update("jax_disable_jit", True)
+    try:
+        f(1.0), f(1.0)
+    finally:
+        stax.config.update("jax_disable_jit", False)
+    assert len(calls) == 2
+    with pytest.raises(ConfigurationError, match="configuration"):
+        stax.config.update("num_threads", 3)
+
+
+def test_arrays_live_on_the_cpu():
+    (device,) = stax.devices()
+    assert (device.platform, device.id) == ("cpu", 0)
+    assert stax.device_count() == stax.local_device_count() == 1
+    assert stax.default_backend() == "cpu"
+    tree = {"a": [1.0, 2.0], "b": np.ones(2)}
+    put = stax.device_put(tree, device)
+    assert put["b"] is not tree["b"]
+    assert stax.block_until_ready(put) is put
+    with pytest.raises(DeviceError, match="tpu"):
+        stax.devices("tpu")
+    with pytest.raises(DeviceError, match="gpu"):
+        stax.device_put(1.0, "gpu")
+
+
+def test_array_holds_for_arrays_and_traced_values():
+    seen = []
+    stax.jit(lambda x: seen.append(isinstance(x, stax.Array)))(1.0)
+    assert seen == [True]
+    assert isinstance(np.ones(2), stax.Array)
+    assert isinstance(snp.sum(np.ones(2)), stax.typing.Array)
+    assert isinstance(np.ones(2), snp.ndarray)
+    assert not isinstance([1.0], stax.Array)
+    assert not isinstance(1.0, stax.Array)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, stax.jit], ids=["eager", "jit"])
+def test_segments(wrap):
+    data = np.array([[1.0, 2], [3, 4], [5, 6], [7, 8]])
+    ids = np.array([2, 0, 2, -1])
+    expected = {
+        "sum": [[3, 4], [0, 0], [6, 8]],
+        "prod": [[3, 4], [1, 1], [5, 12]],
+        "max": [[3, 4], [-np.inf] * 2, [5, 6]],
+        "min": [[3, 4], [np.inf] * 2, [1, 2]],
+    }
+    for name, rows in expected.items():
+        f = getattr(stax.ops, f"segment_{name}")
+        np.testing.assert_array_equal(wrap(lambda d, i, f=f: f(d, i, 3))(data, ids), rows)
+    grad = wrap(stax.grad(lambda d: (stax.ops.segment_sum(d, ids, 3) ** 2).sum()))(data)
+    np.testing.assert_array_equal(grad, [[12, 16], [6, 8], [12, 16], [0, 0]])
