@@ -14,16 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from stax.backends import on_demand
 from stax.backends.c.cache import warn_degraded_once
 from stax.backends.c.nested import REGISTER_BYTES
 from stax.backends.c.program import CProgram, ProgramSource, emit_program
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
-from stax.backends.triton.program import TritonSource
-from stax.backends.triton.program import emit_program as emit_device_program
-from stax.backends.triton.run import TritonProgram, default_architecture
 from stax.config import options as process_options
 from stax.core.graph import Graph, check_graph
 from stax.core.staging import eval_graph
@@ -40,6 +38,10 @@ from stax.transforms.phases import split_joint
 from stax.transforms.rematerialise import rematerialise
 from stax.transforms.simplify import acts, dce, inline_calls, simplify
 from stax.transforms.updates import late_updates
+
+if TYPE_CHECKING:
+    from stax.backends.triton.program import TritonSource
+    from stax.backends.triton.run import TritonProgram
 
 BACKENDS = ("c", "numpy", "triton")
 
@@ -222,8 +224,11 @@ class Lowered:
         """The program's text and memory plan."""
         if self._source is None:
             with _timed(self.timings, "emit"):
-                on_cpu = self.device == "cpu"
-                self._source = emit_program(self) if on_cpu else emit_device_program(self)
+                if self.device == "cpu":
+                    self._source = emit_program(self)
+                else:
+                    self._source = on_demand("triton.program").emit_program(self)
+            assert self._source is not None
         return self._source
 
     def as_text(self, stage: str = "loops") -> str:
@@ -424,18 +429,17 @@ def program_of(lowered: Lowered) -> CProgram | TritonProgram | ReferenceProgram:
     """Compile a lowered program for its backend."""
     if lowered.options.backend == "numpy":
         return reference_program(lowered.prepared)
-    source = lowered.source
-    if isinstance(source, TritonSource):
-        with _lock:
-            counters.compiled += 1
-            made = TritonProgram(source, lowered.device, lowered.timings)
-            counters.compiler_runs += not made.from_cache
-        return made
+    source: Any = lowered.source
     with _lock:
         counters.compiled += 1
-        program = CProgram(source, lowered.timings)
-        counters.compiler_runs += not program.from_cache
-    return program
+        made: CProgram | TritonProgram
+        if lowered.device == "cpu":
+            made = CProgram(source, lowered.timings)
+        else:
+            make = on_demand("triton.run").TritonProgram
+            made = make(source, lowered.device, lowered.timings)
+        counters.compiler_runs += not made.from_cache
+    return made
 
 
 def executable(
@@ -454,13 +458,13 @@ def executable(
     return found
 
 
-def _compiled(
-    graph: Graph, options: CompileOptions
-) -> CProgram | TritonProgram | ReferenceProgram:
+def _compiled(graph: Graph, options: CompileOptions) -> CProgram | TritonProgram | ReferenceProgram:
     if options.backend == "numpy":
         return reference_program(inline_calls(graph))
     if options.backend == "triton":
-        return program_of(lowered_graph(graph, options, default_architecture()))
+        return program_of(
+            lowered_graph(graph, options, on_demand("triton.run").default_architecture())
+        )
     if find_toolchain() is not None:
         try:
             return program_of(lowered_graph(graph, options))

@@ -8,8 +8,9 @@ choose.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from stax.loops.layout import (
 )
 from stax.loops.nodes import LoopNode, Pointwise, Reduction, Scan, Scatter
 from stax.loops.ops import Value, handling, ops
+from stax.loops.split import device_properties, may_split, segment_count, split_reduction
 from stax.loops.symbolic import (
     Expr,
     Symbol,
@@ -288,6 +290,7 @@ class BufferTable:
     def __init__(self, device: str = "cpu", mode: str = "default") -> None:
         self.device = device
         self.mode = mode
+        self.properties = device_properties(device)
         self.buffers: dict[str, Buffer] = {}
         self.outputs: list[str] = []
         self.realized: dict[LoopNode, ComputedBuffer] = {}
@@ -336,12 +339,29 @@ class BufferTable:
         found = self.realized.get(data)
         if found is None:
             layout = FlexibleLayout(data.shape)
+            node = self._in_two_levels(data, tuple(origins))
             found = ComputedBuffer(
-                self.fresh_name(), data.dtype, layout, tuple(origins), data=data, reason=reason
+                self.fresh_name(), data.dtype, layout, tuple(origins), data=node, reason=reason
             )
             self._add(found)
             self.realized[data] = found
         return found
+
+    def _in_two_levels(self, data: LoopNode, origins: tuple[str, ...]) -> LoopNode:
+        """The reduction over partial results where the device wants a long one split."""
+        if self.properties is None or not isinstance(data, Reduction) or not may_split(data):
+            return data
+        length = math.prod(data.reduction_ranges)
+        segments = segment_count(length, math.prod(data.ranges), self.properties)
+        if segments <= 1:
+            return data
+        partial, merge = split_reduction(data, segments)
+        reason = f"partial results of a reduction of {length} elements"
+        firsts = [
+            self.add_computed(replace(partial, dtype=dtype, project=n), origins, reason)
+            for n, dtype in enumerate(data.monoid.component_dtypes(data.acc_dtype))
+        ]
+        return merge(lambda n, index: firsts[n].load(index))
 
     def add_extern(
         self,

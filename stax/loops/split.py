@@ -33,6 +33,24 @@ class DeviceProperties:
     threads: int = 2048
 
 
+SPECIFICATIONS: dict[str, DeviceProperties] = {
+    "sm_80": DeviceProperties(108),
+    "sm_86": DeviceProperties(84, threads=1536),
+    "sm_89": DeviceProperties(128, threads=1536),
+    "sm_90": DeviceProperties(132),
+    "sm_100": DeviceProperties(148),
+    "sm_120": DeviceProperties(170, threads=1536),
+    "gfx942": DeviceProperties(304, warp=64),
+}
+
+
+def device_properties(device: str) -> DeviceProperties | None:
+    """What is known of a device such as "cuda:sm_90"; None for the CPU, which needs no split."""
+    if device == "cpu":
+        return None
+    return SPECIFICATIONS.get(device.partition(":")[2], SPECIFICATIONS["sm_90"])
+
+
 def _divisors(n: int) -> list[int]:
     small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
     return sorted({*small, *(n // d for d in small)})

@@ -36,6 +36,11 @@ class FusionOptions:
     window: int = 24  # how many kernels back a body looks for a partner
     tiny_numel: int = 512  # kernels up to this size are merged even when they share nothing
     row_scratch: int = 256 * 1024  # bytes of one row kept between stages
+    mixed: bool = True  # whether reductions over different loops share a kernel
+    whole_numel: int = 8192  # without `mixed`, points up to which a whole reduction shares one
+
+
+ON_DEVICE = FusionOptions(max_instrs=400, row_scratch=1 << 62, mixed=False)
 
 
 @dataclass(eq=False)
@@ -237,6 +242,8 @@ def _join_as(
     nbytes: Callable[[str], int],
     options: FusionOptions,
 ) -> bool:
+    if not options.mixed and not _alike(kernel, role, options):
+        return False
     before = kernel.space, kernel.split
     placed = _placed(kernel, role, dims, split_numel)
     if placed is None:
@@ -251,6 +258,18 @@ def _join_as(
     member.stage = stage
     kernel.add(member)
     return True
+
+
+def _alike(kernel: Kernel, role: Role, options: FusionOptions) -> bool:
+    """Whether all reductions of the kernel run over the same loops, and enough of it in parallel.
+
+    The blocks of a device share nothing: a kernel has one division into blocks, which no
+    reduction may cross.
+    """
+    roles = {role, *(m.role for m in kernel.members)}
+    if len(roles & {Role.ROW, Role.COLUMN, Role.ALL}) > 1:
+        return False
+    return Role.ALL not in roles or kernel.numel <= options.whole_numel
 
 
 def _placed(

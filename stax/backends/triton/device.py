@@ -1,0 +1,358 @@
+"""Devices: memory, copies and launches, in order on one stream.
+
+Input: a number.  Output: a `Machine`: what running a program takes.  Memory comes from the
+driver's pool, which keeps what is freed; every block is remembered with a label until it is freed,
+so that an exhausted device can be reported with its largest inhabitants.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from stax.backends.triton.build import Image, image_of
+from stax.backends.triton.driver import OUT_OF_MEMORY, Driver, driver, ffi
+from stax.backends.triton.kernel import KernelSource
+from stax.errors import DeviceError
+
+MAJOR, MINOR = 75, 76  # attributes: compute capability
+SHARED_OPT_IN = 97
+MULTIPROCESSORS = 16
+SHARED_LIMIT = 8  # function attribute: dynamic shared memory
+RELEASE_THRESHOLD = 4
+NON_BLOCKING = 1
+CAPTURE_RELAXED = 2
+ALIGNMENT = 16
+DEFAULT_SHARED = 48 * 1024
+
+
+class Function(Protocol):
+    """A kernel that is ready to be launched."""
+
+    def launch(self, grid: int, arguments: Sequence[int]) -> None:
+        """Start `grid` programs on addresses and integers in the order of the parameters."""
+
+
+class Machine(Protocol):
+    """What running a program takes of a device."""
+
+    name: str
+    index: int
+
+    def allocate(self, nbytes: int, label: str) -> int:
+        """The address of fresh memory."""
+
+    def free(self, address: int) -> None:
+        """Give memory back, once all work issued before is done."""
+
+    def upload(self, address: int, array: np.ndarray[Any, Any]) -> None:
+        """Copy a contiguous array to the device."""
+
+    def download(self, array: np.ndarray[Any, Any], address: int) -> None:
+        """Copy from the device and wait for it."""
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device."""
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Fill with zero bytes."""
+
+    def function(self, name: str, source: KernelSource) -> Function:
+        """The kernel, compiled and loaded."""
+
+    def synchronize(self) -> None:
+        """Wait for all work."""
+
+    def captured(self, work: Callable[[], None]) -> Any:
+        """The launches of `work` as one graph, to be given to `replay`; None if not supported."""
+
+    def replay(self, graph: Any) -> None:
+        """Launch a captured graph."""
+
+
+class CudaFunction:
+    """A loaded kernel; `launch` packs its arguments once and overwrites them each time."""
+
+    def __init__(self, machine: CudaDevice, image: Image, types: Sequence[str]) -> None:
+        self._machine = machine
+        self.image = image
+        call = machine.driver.call
+        module = ffi.new("CUmodule *")
+        code = ffi.from_buffer(image.code)
+        call("cuModuleLoadData", module, code, about=f"for kernel {image.name}")
+        self._module = module[0]
+        function = ffi.new("CUfunction *")
+        call("cuModuleGetFunction", function, self._module, image.name.encode())
+        self._function = function[0]
+        if image.shared > machine.shared_limit:
+            raise DeviceError(
+                f"kernel {image.name} needs {image.shared:,} bytes of shared memory; "
+                f"{machine.name} has {machine.shared_limit:,}"
+            )
+        if image.shared > DEFAULT_SHARED:
+            call("cuFuncSetAttribute", self._function, SHARED_LIMIT, image.shared)
+        kinds = ["int32_t *" if t == "i32" else "uint64_t *" for t in types]
+        extra = max(len(image.parameters) - len(kinds), 0)
+        kinds += ["uint64_t *"] * extra
+        self._slots = [ffi.new(kind) for kind in kinds]
+        self._count = len(types)
+        self._parameters = ffi.new("void *[]", [ffi.cast("void *", s) for s in self._slots])
+        self._lock = threading.Lock()
+
+    def launch(self, grid: int, arguments: Sequence[int]) -> None:
+        """Start the kernel on the machine's stream."""
+        image, machine = self.image, self._machine
+        scratch = 0
+        with self._lock:
+            for slot, value in zip(self._slots, arguments, strict=False):
+                slot[0] = value
+            if image.scratch:
+                scratch = machine.allocate(image.scratch * grid, f"scratch of {image.name}")
+                self._slots[self._count][0] = scratch
+            code = machine.launcher(
+                self._function, grid, 1, 1, 32 * image.warps, 1, 1, image.shared,
+                machine.stream, self._parameters, ffi.NULL,
+            )  # fmt: skip
+        if scratch:
+            machine.free(scratch)
+        if code:
+            raise machine.driver.error("cuLaunchKernel", int(code), f"of kernel {image.name}")
+
+
+class CudaDevice:
+    """One NVIDIA device, used through its primary context on a stream of its own."""
+
+    def __init__(self, drive: Driver, index: int) -> None:
+        self.driver = drive
+        self.index = index
+        call = drive.call
+        handle = ffi.new("CUdevice *")
+        call("cuDeviceGet", handle, index)
+        self._handle = handle[0]
+        text = ffi.new("char[]", 256)
+        call("cuDeviceGetName", text, 256, self._handle)
+        self.model = ffi.string(text).decode()
+        capability = 10 * self.attribute(MAJOR) + self.attribute(MINOR)
+        self.name = f"cuda:sm_{capability}"
+        if capability < 75:
+            raise DeviceError(
+                f"device {index} ({self.model}) has compute capability {capability / 10}; "
+                "7.5 is the oldest that works",
+                hint="use backend='c'",
+            )
+        self.shared_limit = self.attribute(SHARED_OPT_IN)
+        self.multiprocessors = self.attribute(MULTIPROCESSORS)
+        context = ffi.new("CUcontext *")
+        call("cuDevicePrimaryCtxRetain", context, self._handle)
+        self._context = context[0]
+        self._thread = threading.local()
+        self.enter()
+        stream = ffi.new("CUstream *")
+        call("cuStreamCreate", stream, NON_BLOCKING)
+        self.stream = stream[0]
+        pool = ffi.new("CUmemoryPool *")
+        call("cuDeviceGetDefaultMemPool", pool, self._handle)
+        self._pool = pool[0]
+        keep = ffi.new("uint64_t *", 2**63)
+        call("cuMemPoolSetAttribute", self._pool, RELEASE_THRESHOLD, keep)
+        self.launcher = drive.function("cuLaunchKernel")
+        self.live: dict[int, tuple[int, str]] = {}
+        self._functions: dict[str, CudaFunction] = {}
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"<CudaDevice {self.index}: {self.model}, {self.name}>"
+
+    def attribute(self, number: int) -> int:
+        """One of the driver's numbers about the device."""
+        out = ffi.new("int *")
+        self.driver.call("cuDeviceGetAttribute", out, number, self._handle)
+        return int(out[0])
+
+    def enter(self) -> None:
+        """Make the device's context current in this thread."""
+        if not getattr(self._thread, "entered", False):
+            self.driver.call("cuCtxSetCurrent", self._context)
+            self._thread.entered = True
+
+    # ------------------------------------------------------------------ memory
+
+    def allocate(self, nbytes: int, label: str) -> int:
+        """The address of fresh memory, aligned to 256 bytes.
+
+        Raises:
+          DeviceError: the device has not as much; the message names the largest live values.
+        """
+        self.enter()
+        out = ffi.new("CUdeviceptr *")
+        try:
+            self.driver.call("cuMemAllocAsync", out, max(nbytes, 1), self.stream)
+        except DeviceError as error:
+            if getattr(error, "code", 0) != OUT_OF_MEMORY:
+                raise
+            self._trim()
+            try:
+                self.driver.call("cuMemAllocAsync", out, max(nbytes, 1), self.stream)
+            except DeviceError as again:
+                raise self._exhausted(nbytes, label) from again
+        address = int(out[0])
+        self.live[address] = (nbytes, label)
+        return address
+
+    def _trim(self) -> None:
+        """Give memory that the pool keeps back to the device."""
+        self.synchronize()
+        self.driver.call("cuMemPoolTrimTo", self._pool, 0)
+
+    def _exhausted(self, nbytes: int, label: str) -> DeviceError:
+        free, total = ffi.new("size_t *"), ffi.new("size_t *")
+        self.driver.call("cuMemGetInfo_v2", free, total)
+        largest = sorted(self.live.values(), reverse=True)[:5]
+        words = ", ".join(f"{text} ({size:,} bytes)" for size, text in largest) or "nothing"
+        return DeviceError(
+            f"{self.model} has no {nbytes:,} bytes for {label}: {int(free[0]):,} of "
+            f"{int(total[0]):,} are free; the largest values on it are {words}",
+            hint="delete arrays, lower memory_budget=, or use smaller batches",
+        )
+
+    def free(self, address: int) -> None:
+        """Give memory back."""
+        if self.live.pop(address, None) is not None:
+            self.enter()
+            self.driver.call("cuMemFreeAsync", address, self.stream)
+
+    def upload(self, address: int, array: np.ndarray[Any, Any]) -> None:
+        """Copy a contiguous array to the device; the array may be changed afterwards."""
+        if array.nbytes:
+            self.enter()
+            source = ffi.cast("void *", array.ctypes.data)
+            self.driver.call("cuMemcpyHtoDAsync_v2", address, source, array.nbytes, self.stream)
+
+    def download(self, array: np.ndarray[Any, Any], address: int) -> None:
+        """Copy from the device and wait for it."""
+        self.enter()
+        if array.nbytes:
+            target = ffi.cast("void *", array.ctypes.data)
+            self.driver.call("cuMemcpyDtoHAsync_v2", target, address, array.nbytes, self.stream)
+        self.synchronize()
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device."""
+        if nbytes:
+            self.enter()
+            self.driver.call("cuMemcpyDtoDAsync_v2", target, source, nbytes, self.stream)
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Fill with zero bytes."""
+        if nbytes:
+            self.enter()
+            self.driver.call("cuMemsetD8Async", address, 0, nbytes, self.stream)
+
+    def synchronize(self) -> None:
+        """Wait for all work."""
+        self.enter()
+        self.driver.call("cuStreamSynchronize", self.stream)
+
+    # ------------------------------------------------------------------ kernels
+
+    def function(self, name: str, source: KernelSource) -> CudaFunction:
+        """The kernel, compiled unless it is cached, and loaded once."""
+        key = f"{name} {source.key}"
+        with self._lock:
+            found = self._functions.get(key)
+            if found is None:
+                self.enter()
+                image = image_of(name, source, self.name)
+                found = CudaFunction(self, image, list(source.types.values()))
+                self._functions[key] = found
+            return found
+
+    def captured(self, work: Callable[[], None]) -> Any:
+        """The launches of `work` as one executable graph."""
+        call = self.driver.call
+        self.enter()
+        call("cuStreamBeginCapture_v2", self.stream, CAPTURE_RELAXED)
+        graph = ffi.new("CUgraph *")
+        try:
+            work()
+        finally:
+            call("cuStreamEndCapture", self.stream, graph)
+        made = ffi.new("CUgraphExec *")
+        call("cuGraphInstantiateWithFlags", made, graph[0], 0)
+        call("cuGraphDestroy", graph[0])
+        destroy = self.driver.function("cuGraphExecDestroy")
+        return ffi.gc(made[0], destroy)
+
+    def replay(self, graph: Any) -> None:
+        """Launch a captured graph."""
+        self.enter()
+        self.driver.call("cuGraphLaunch", graph, self.stream)
+
+    # ------------------------------------------------------------------ time
+
+    def seconds(self, work: Callable[[], Any]) -> float:
+        """How long the device takes for the work that `work` issues."""
+        call = self.driver.call
+        self.enter()
+        events = []
+        for _ in range(2):
+            event = ffi.new("CUevent *")
+            call("cuEventCreate", event, 0)
+            events.append(event[0])
+        call("cuEventRecord", events[0], self.stream)
+        work()
+        call("cuEventRecord", events[1], self.stream)
+        call("cuEventSynchronize", events[1])
+        out = ffi.new("float *")
+        call("cuEventElapsedTime", out, events[0], events[1])
+        for event in events:
+            call("cuEventDestroy_v2", event)
+        return float(out[0]) / 1000
+
+
+_lock = threading.RLock()
+_machines: dict[int, Machine] = {}
+
+
+def count() -> int:
+    """The number of devices; 0 without a driver."""
+    try:
+        found = driver()
+    except DeviceError:
+        return 0
+    out = ffi.new("int *")
+    found.call("cuDeviceGetCount", out)
+    return int(out[0])
+
+
+def machine(index: int = 0) -> Machine:
+    """The device of a number.
+
+    Raises:
+      DeviceError: there is no driver, or no such device.
+    """
+    with _lock:
+        found = _machines.get(index)
+        if found is None:
+            drive = driver()
+            out = ffi.new("int *")
+            drive.call("cuDeviceGetCount", out)
+            if not 0 <= index < out[0]:
+                raise DeviceError(
+                    f"there is no CUDA device {index}: the driver sees {out[0]}",
+                    hint="check CUDA_VISIBLE_DEVICES, or use backend='c'",
+                )
+            found = _machines[index] = CudaDevice(drive, index)
+        return found
+
+
+def install(made: Machine | None, index: int = 0) -> None:
+    """Run programs on another machine from now on (None: look for a device again)."""
+    with _lock:
+        if made is None:
+            _machines.pop(index, None)
+        else:
+            _machines[index] = made

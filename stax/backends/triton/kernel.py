@@ -1,0 +1,240 @@
+"""One kernel as one Triton function: what all kinds of kernels share.
+
+Input: a scheduled kernel, the dtypes of buffers and which of them are read outside it.  Output:
+`KernelSource`s, once a subclass has printed the statements: the text of a function, its
+parameters, the number of programs and warps, and what it needs beside its arrays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from stax.backends.triton.handler import Emitter, TValue, pointer_type
+from stax.backends.triton.merging import Merge
+from stax.backends.triton.tiling import Tiling
+from stax.dtypes import DType
+from stax.loops.symbolic import Expr, Symbol, symbol
+from stax.schedule.collapse import collapsed
+from stax.schedule.kernel import Kernel, Member, Role, row_major
+
+NARROW = 2**31 - 2**14
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory that a kernel needs: bytes, and whether it is zero at the start."""
+
+    nbytes: int
+    zeroed: bool = False
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A Triton function and how it is launched.
+
+    Attributes:
+      parameters: buffers in the order of the function's pointers.
+      types: the Triton types of all parameters in order, by name.
+      scratch: work space, the parameter `work`.
+      checks: the sizes of the bounds it checks; `flags` and `flag` are parameters if there are any.
+      merges: definitions of merge functions it calls.
+      again: makes the kernel with its blocks halved that many times.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    written: frozenset[str]
+    types: dict[str, str]
+    body: str
+    grid: int
+    warps: int
+    checks: tuple[int, ...] = ()
+    scratch: Scratch | None = None
+    merges: tuple[str, ...] = ()
+    stages: int = 1
+    again: Callable[[int], KernelSource] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def key(self) -> str:
+        """Equal for kernels whose functions are the same text."""
+        whole = f"{self.types}{self.body}{self.warps}{self.merges}"
+        return hashlib.sha256(whole.encode()).hexdigest()[:16]
+
+    def function(self, name: str) -> str:
+        """The function under a name."""
+        return f"@triton.jit\ndef {name}({', '.join(self.types)}):\n{self.body}\n"
+
+
+class KernelFrame:
+    """What all kernels share; a subclass chooses the axes and prints the lines."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        dtypes: Mapping[str, DType],
+        escapes: Callable[[str], bool],
+        shrink: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.dtypes = dtypes
+        self.escapes = escapes
+        self.shrink = shrink
+        self.serial = kernel.members[0].role is Role.SERIAL
+        self.space, self.split, indexes = collapsed(kernel)
+        self.indexes = dict(zip(map(id, kernel.members), indexes, strict=True))
+        self.symbols = tuple(symbol(f"x{k}", 0, n - 1) for k, n in enumerate(self.space))
+        self.merges: dict[str, str] = {}
+        self.scratch: Scratch | None = None
+        self.parameters, self.written = self._parameters()
+        self.tiling = self.choose()
+        self.wide = self._is_wide()
+        pointers = {name: f"p{k}" for k, name in enumerate(self.parameters)}
+        axis_of = {self.symbols[k]: n for n, g in enumerate(self.tiling.groups) for k in g}
+        self.emitter = BodyEmitter(pointers, dtypes, self.tiling.axes, axis_of, self.wide)
+        self.emitter.owner = self
+
+    def choose(self) -> Tiling:
+        """The axes of the block."""
+        raise TypeError(f"{type(self).__name__} has no axes")
+
+    def lines(self) -> list[str]:
+        """The statements of the function after the variables of the grid are known."""
+        raise TypeError(f"{type(self).__name__} prints nothing")
+
+    def store(self, buffer: str, index: Expr, mode: str, operands: list[TValue]) -> None:
+        """What a store of the body being emitted does."""
+        raise TypeError(f"{type(self).__name__} stores nothing")
+
+    def _parameters(self) -> tuple[tuple[str, ...], frozenset[str]]:
+        seen: dict[str, None] = {}
+        written = set()
+        for member in self.kernel.members:
+            for access in member.body.reads:
+                if access.buffer not in self.kernel.writers or self.serial:
+                    seen.setdefault(access.buffer)
+            for name in member.writes:
+                if self.escapes(name) or self.serial:
+                    seen.setdefault(name)
+                    written.add(name)
+        return tuple(seen), frozenset(written)
+
+    def _is_wide(self) -> bool:
+        """Whether some address, index or number of a point needs more than 32 bits."""
+        found = any(e.lo < -NARROW or e.hi >= NARROW for own in self.indexes.values() for e in own)
+        return found or math.prod(self.space) >= NARROW
+
+    def at(self, member: Member) -> tuple[Expr, ...]:
+        """The member's index expressions."""
+        return self.indexes[id(member)]
+
+    def merge(self, made: Merge) -> Merge:
+        """The merge operation, its function among those of the kernel."""
+        self.merges.setdefault(made.name, made.definition)
+        return made
+
+    # ------------------------------------------------------------------ grid and variables
+
+    def run(self) -> list[KernelSource]:
+        """The functions of the kernel, to be launched in order."""
+        lines = self.lines()
+        return [self.source(self.kernel.name, self.grid_lines(lines), lines, again=self._smaller)]
+
+    def _smaller(self, shrink: int) -> KernelSource:
+        made = type(self)(self.kernel, self.dtypes, self.escapes, shrink)
+        return made.run()[0]
+
+    def source(
+        self, name: str, head: Sequence[str], lines: Sequence[str], **changes: object
+    ) -> KernelSource:
+        """The function of these statements."""
+        types = {f"p{k}": pointer_type(self.dtypes[n]) for k, n in enumerate(self.parameters)}
+        if self.scratch is not None:
+            types["work"] = "*i32"
+        if self.emitter.checks:
+            types |= {"flags": "*i32", "flag": "i32"}
+        body = "\n".join("    " + line for line in (*head, *lines)) or "    pass"
+        made = KernelSource(
+            name,
+            self.parameters,
+            self.written,
+            types,
+            body,
+            self.grid,
+            self.tiling.warps,
+            tuple(self.emitter.checks),
+            self.scratch,
+            tuple(self.merges.values()),
+        )
+        return replace(made, **changes) if changes else made  # type: ignore[arg-type]  # fields
+
+    @property
+    def grid(self) -> int:
+        """The number of programs."""
+        return math.prod(-(-a.extent // a.block) for a in self.tiling.axes if not a.looped)
+
+    def grid_lines(self, lines: Sequence[str]) -> list[str]:
+        """The program's place in the grid and the variables of the axes outside the loop."""
+        text = "\n".join(lines)
+        head = ["pid = tl.program_id(0).to(tl.int64)" if self.wide else "pid = tl.program_id(0)"]
+        rest = "pid"
+        axes = list(enumerate(self.tiling.axes))
+        stepped = [k for k, a in axes if not a.looped and a.extent > a.block]
+        for k, axis in reversed(axes):
+            if axis.looped:
+                continue
+            start = ""
+            if k in stepped:
+                count = -(-axis.extent // axis.block)
+                first = k == stepped[0]
+                start = rest if first else f"({rest} % {count})"
+                start = f"{start} * {axis.block} + "
+                if not first:
+                    head.append(f"pid{k} = {rest} // {count}")
+                    rest = f"pid{k}"
+            head += self.axis_lines(k, start, text)
+        if not stepped:
+            head = head[1:]
+        return head
+
+    def axis_lines(self, k: int, start: str, text: str) -> list[str]:
+        """The variable of an axis, its mask and its loop variables as far as `text` names them."""
+        axis = self.tiling.axes[k]
+        count = len(self.tiling.axes)
+        at = ", ".join(":" if n == k else "None" for n in range(count))
+        value = f"tl.arange(0, {axis.block})"
+        wide = ".to(tl.int64)" if self.wide else ""
+        value = f"({start}{value}{wide})" if start or wide else value
+        lines = [f"{axis.name} = {value}{f'[{at}]' if count > 1 else ''}"]
+        if axis.ragged and re.search(rf"\b{axis.mask}\b", text):
+            lines.append(f"{axis.mask} = {axis.name} < {axis.extent}")
+        group = self.tiling.groups[k]
+        strides = row_major([self.space[g] for g in group])
+        for position, (g, stride) in enumerate(zip(group, strides, strict=True)):
+            name = self.symbols[g].name
+            own = self.name_of(self.symbols[g])
+            if own == axis.name or not re.search(rf"\b{name}\b", text):
+                continue
+            value = axis.name if stride == 1 else f"{axis.name} // {stride}"
+            if position:
+                value = (
+                    f"({value}) % {self.space[g]}" if stride != 1 else f"{value} % {self.space[g]}"
+                )
+            lines.append(f"{name} = {value}")
+        return lines
+
+    def name_of(self, s: Symbol) -> str:
+        """The variable's name in the text."""
+        return self.emitter.names.get(s, s.name)
+
+
+class BodyEmitter(Emitter):
+    """An emitter whose stores go to the kernel being emitted."""
+
+    owner: KernelFrame
+
+    def on_store(self, buffer: str, index: Expr, mode: str, operands: list[TValue]) -> None:
+        self.owner.store(buffer, index, mode, operands)

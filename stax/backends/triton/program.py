@@ -1,0 +1,304 @@
+"""A whole program for a device: one text of Triton functions and the steps that launch them.
+
+Input: scheduled kernels and calls over the buffers of a lowered graph.  Output: a `TritonSource`:
+the text, and a tree of blocks, one for the program and one for each graph that a loop or branch
+runs.  A block says where each of its buffers lies (an input, a result, a constant, a part of the
+block's arena) and what happens in order.  Kernels with the same text share a function.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from stax.backends.triton.emit import emit_kernel
+from stax.backends.triton.kernel import KernelSource
+from stax.backends.triton.prelude import prelude
+from stax.backends.triton.templates import Operand, matmul
+from stax.loops.buffers import (
+    Buffer,
+    BufferTable,
+    ConstBuffer,
+    ExternBuffer,
+    ExternInput,
+    InputBuffer,
+)
+from stax.loops.layout import contiguous_strides
+from stax.loops.lower import LoweredGraph
+from stax.schedule.fusion import CallStep, Scheduled
+from stax.schedule.kernel import Kernel, Role
+from stax.schedule.memory import ArenaPlan, Lifetime, plan_arena
+
+
+class Program(Protocol):
+    """A lowered and scheduled graph; `nested` holds the programs that its calls run."""
+
+    @property
+    def lowered(self) -> LoweredGraph:
+        """Its buffers."""
+
+    @property
+    def order(self) -> list[Scheduled]:
+        """Its steps."""
+
+    @property
+    def nested(self) -> Mapping[str, Sequence[Any]]:
+        """For each call by name, the programs of its graphs."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a buffer lies: `kind` is "in", "out", "constant", "arena" or "nowhere" (no bytes)."""
+
+    kind: str
+    position: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel: its function, the buffers it is given, and work space in the arena."""
+
+    function: str
+    source: KernelSource
+    flag: int = 0
+    work: int = 0
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """A step that NumPy does on copies of its operands."""
+
+    results: tuple[ExternBuffer, ...]
+
+
+@dataclass(frozen=True)
+class NestedCall:
+    """A loop or branch: the blocks of its graphs."""
+
+    results: tuple[ExternBuffer, ...]
+    blocks: tuple[Block, ...]
+
+
+Action = Launch | HostCall | NestedCall
+
+
+@dataclass
+class Block:
+    """What runs one graph."""
+
+    table: BufferTable
+    inputs: list[str]
+    outputs: list[str]
+    places: dict[str, Place]
+    actions: list[Action]
+    plan: ArenaPlan
+
+
+@dataclass
+class TritonSource:
+    """The text of a program and everything decided on the way.
+
+    Attributes:
+      functions: the name of each distinct function with one of its kernels.
+      flags: the number of bounds that are checked, one flag for each.
+    """
+
+    text: str
+    kernels: list[KernelSource]
+    order: list[Scheduled]
+    block: Block
+    inputs: list[InputBuffer]
+    outputs: list[Buffer]
+    constants: list[ConstBuffer]
+    functions: dict[str, KernelSource]
+    flags: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def plan(self) -> ArenaPlan:
+        """Where the temporaries of the outermost block lie."""
+        return self.block.plan
+
+    @property
+    def calls_host(self) -> bool:
+        """Whether some step needs the host in the middle of a run."""
+        open_blocks = [self.block]
+        while open_blocks:
+            for action in open_blocks.pop().actions:
+                if isinstance(action, HostCall):
+                    return True
+                if isinstance(action, NestedCall):
+                    if action.results[0].extern_kind != "scan":
+                        return True
+                    open_blocks.extend(action.blocks)
+        return False
+
+
+def emit_program(program: Program) -> TritonSource:
+    """Print a program with everything nested in it."""
+    printer = _Printer()
+    block = printer.block(program)
+    bodies = [s.function(name) for name, s in printer.functions.items()]
+    merges: dict[str, None] = {}
+    for source in printer.functions.values():
+        merges.update(dict.fromkeys(source.merges))
+    own = "\n\n".join([*merges, *bodies])
+    table = program.lowered.table
+    return TritonSource(
+        f"{prelude(own)}\n\n{own}",
+        printer.kernels,
+        list(program.order),
+        block,
+        [b for b in table if isinstance(b, InputBuffer)],
+        [table[n] for n in program.lowered.outputs],
+        printer.constants,
+        printer.functions,
+        printer.flags,
+    )
+
+
+class _Printer:
+    """What the blocks of a program share: functions, constants, flags."""
+
+    def __init__(self) -> None:
+        self.kernels: list[KernelSource] = []
+        self.functions: dict[str, KernelSource] = {}
+        self.names: dict[str, str] = {}
+        self.constants: list[ConstBuffer] = []
+        self.flags: list[tuple[str, int]] = []
+
+    def block(self, program: Program) -> Block:
+        """The actions of a program."""
+        lowered, order = program.lowered, program.order
+        table = lowered.table
+        dtypes = {b.name: b.dtype for b in table}
+        uses = _Uses(order, lowered.outputs)
+        lifetimes = uses.lifetimes(table)
+        actions: list[Action] = []
+        works: list[tuple[int, str]] = []
+        for step, item in enumerate(order):
+            if isinstance(item, CallStep):
+                actions.append(self._call(program, item, table))
+                continue
+            made = emit_kernel(item, dtypes, functools.partial(uses.escapes_from, step))
+            for source in made:
+                if source.scratch is not None and source.scratch.zeroed:
+                    work = f"work_{step}"
+                    lifetimes.append(Lifetime(work, source.scratch.nbytes, step, step))
+                if source.scratch is not None:
+                    works.append((len(actions), f"work_{step}"))
+                actions.append(self._launch(source))
+        plan = plan_arena(lifetimes)
+        for k, work in works:
+            found = actions[k]
+            assert isinstance(found, Launch)
+            actions[k] = Launch(found.function, found.source, found.flag, plan.offsets[work])
+        places = self._places(lowered, plan)
+        return Block(table, lowered.inputs, lowered.outputs, places, actions, plan)
+
+    def _launch(self, source: KernelSource) -> Launch:
+        self.kernels.append(source)
+        name = self.names.get(source.key)
+        if name is None:
+            name = source.name
+            while name in self.functions:
+                name += "_"
+            self.names[source.key] = name
+            self.functions[name] = source
+        flag = len(self.flags)
+        self.flags.extend((source.name, size) for size in source.checks)
+        return Launch(name, source, flag)
+
+    def _call(self, program: Program, item: CallStep, table: BufferTable) -> Action:
+        results = tuple(b for n in item.writes if isinstance(b := table[n], ExternBuffer))
+        first = results[0]
+        if item.name in program.nested:
+            return NestedCall(results, tuple(self.block(p) for p in program.nested[item.name]))
+        if first.extern_kind == "matmul":
+            return self._launch(_product(item.name, first))
+        return HostCall(results)
+
+    def _places(self, lowered: LoweredGraph, plan: ArenaPlan) -> dict[str, Place]:
+        inputs = {name: k for k, name in enumerate(lowered.inputs)}
+        outputs = {name: k for k, name in enumerate(lowered.outputs)}
+        places: dict[str, Place] = {}
+        for buffer in lowered.table:
+            name = buffer.name
+            if isinstance(buffer, ConstBuffer):
+                places[name] = Place("constant", len(self.constants))
+                self.constants.append(buffer)
+            elif name in inputs:
+                places[name] = Place("in", inputs[name])
+            elif name in outputs:
+                places[name] = Place("out", outputs[name])
+            elif name in plan.offsets and buffer.nbytes:
+                places[name] = Place("arena", plan.offsets[name])
+            else:
+                places[name] = Place("nowhere", 0)
+        return places
+
+
+def _product(name: str, buffer: ExternBuffer) -> KernelSource:
+    p = buffer.params
+    shape = (p["b"], p["m"], p["n"], p["k"])
+    left, right = (_operand(i) for i in buffer.inputs)
+    strides = contiguous_strides((p["b"], p["m"], p["n"]))
+    result = Operand(buffer.name, 0, (strides[0], strides[1], strides[2]))
+    dtypes = (buffer.inputs[0].dtype, buffer.dtype)
+    return matmul(f"product_{name}", shape, left, right, result, dtypes)
+
+
+def _operand(operand: ExternInput) -> Operand:
+    layout = operand.layout
+    strides = tuple(s if n != 1 else 0 for s, n in zip(layout.strides, layout.shape, strict=True))
+    return Operand(operand.buffer, layout.offset, (strides[0], strides[1], strides[2]))
+
+
+class _Uses:
+    """Which steps write and read each buffer."""
+
+    def __init__(self, order: Sequence[Scheduled], outputs: Sequence[str]) -> None:
+        self.outputs = set(outputs)
+        self.first: dict[str, int] = {}
+        self.last: dict[str, int] = {}
+        self.writers: dict[str, set[int]] = {}
+        self.readers: dict[str, set[int]] = {}
+        # Written by calls, scans and scatters, which need every result in memory.
+        self.called: set[str] = set()
+        for step, item in enumerate(order):
+            if isinstance(item, Kernel):
+                reads = [a.buffer for m in item.members for a in m.body.reads]
+                writes = [n for m in item.members for n in m.writes]
+                if item.members[0].role is Role.SERIAL:
+                    self.called.update(writes)
+            else:
+                reads, writes = list(item.reads), list(item.writes)
+                self.called.update(writes)
+            for name in writes:
+                self.first.setdefault(name, step)
+                self.writers.setdefault(name, set()).add(step)
+                self.last[name] = step
+            for name in reads:
+                self.readers.setdefault(name, set()).add(step)
+                self.last[name] = step
+
+    def escapes(self, name: str, step: int) -> bool:
+        """True when something outside step `step` needs the buffer in memory."""
+        if name in self.outputs or self.writers.get(name) != {step}:
+            return True
+        return bool(self.readers.get(name, set()) - {step})
+
+    def escapes_from(self, step: int, name: str) -> bool:
+        """The same with the step first."""
+        return self.escapes(name, step)
+
+    def lifetimes(self, table: BufferTable) -> list[Lifetime]:
+        """Lifetimes of the temporaries that exist in memory."""
+        found = []
+        for name, first in self.first.items():
+            if name in self.outputs:
+                continue
+            if name in self.called or any(self.escapes(name, s) for s in self.writers[name]):
+                found.append(Lifetime(name, table[name].nbytes, first, self.last[name]))
+        return found

@@ -1,0 +1,388 @@
+"""Running a program on a device.
+
+Input: a `TritonSource` and values.  Output: `DeviceArray`s.  Steps are issued in order on the
+device's stream and nothing waits for them, except where a bound was checked or the host has to
+read a number.  A program without such steps that is run again on the same memory is captured once
+and replayed as one graph.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stax.backends.triton.array import DeviceArray, put
+from stax.backends.triton.build import cached_image, image_of, target_of
+from stax.backends.triton.device import Function, Machine, machine
+from stax.backends.triton.kernel import KernelSource
+from stax.backends.triton.program import (
+    Block,
+    HostCall,
+    Launch,
+    NestedCall,
+    Place,
+    TritonSource,
+)
+from stax.errors import DeviceError, OutOfBoundsError
+from stax.loops.buffers import Buffer, ExternBuffer
+
+MOST_GRAPHS = 8
+SMALLEST = 3  # times that blocks are halved while registers spill
+
+
+def default_architecture() -> str:
+    """The architecture of device 0.
+
+    Raises:
+      DeviceError: there is no device.
+    """
+    return machine(0).name
+
+
+class TritonProgram:
+    """A compiled program; kernels are loaded at the first run."""
+
+    def __init__(
+        self,
+        source: TritonSource,
+        device: str,
+        timings: dict[str, float],
+        on: Machine | None = None,
+    ) -> None:
+        self.source = source
+        self.device = device
+        self._timings = timings
+        self._machine = on
+        self._functions: dict[str, Function] = {}
+        self._constants: list[DeviceArray] = []
+        self._graphs: dict[tuple[int, ...], Any] = {}
+        self._seen: tuple[int, ...] = ()
+        target_of(device)
+        self.kernels = dict(source.functions)
+        self.from_cache = True
+        if on is None or not hasattr(on, "interprets"):
+            start = time.perf_counter()
+            self._build()
+            timings["compiler"] = time.perf_counter() - start
+
+    def _build(self) -> None:
+        """Compile what is not in the cache; a kernel that spills gets smaller blocks."""
+        for name, kernel in self.kernels.items():
+            self.from_cache &= cached_image(name, kernel, self.device) is not None
+            image = image_of(name, kernel, self.device)
+            again = kernel.again
+            for shrink in range(1, SMALLEST + 1):
+                if not image.stack or again is None:
+                    break
+                kernel = again(shrink)
+                image = image_of(name, kernel, self.device)
+            self.kernels[name] = kernel
+
+    @property
+    def machine(self) -> Machine:
+        """The device, found at the first run.
+
+        Raises:
+          DeviceError: there is none, or it is of another architecture.
+        """
+        if self._machine is None:
+            found = machine(0)
+            if found.name != self.device and not hasattr(found, "interprets"):
+                raise DeviceError(
+                    f"the program is compiled for {self.device}; device 0 is {found.name}",
+                    hint=f"lower with device={found.name!r}",
+                )
+            self._machine = found
+        return self._machine
+
+    def _function(self, name: str) -> tuple[Function, KernelSource]:
+        kernel = self.kernels[name]
+        found = self._functions.get(name)
+        if found is None:
+            found = self._functions[name] = self.machine.function(name, kernel)
+        return found, kernel
+
+    # ------------------------------------------------------------------ a run
+
+    def run(self, values: Sequence[Any]) -> list[DeviceArray]:
+        """Run on values of the program's types; returns fresh arrays on the device."""
+        on, source = self.machine, self.source
+        given = [self._placed(v, b) for v, b in zip(values, source.inputs, strict=True)]
+        if not self._constants:
+            self._constants = [put_on(on, np.asarray(b.value)) for b in source.constants]
+        outs = [fresh(on, b) for b in source.outputs]
+        size = source.plan.nbytes
+        arena = on.allocate(size, "temporaries of a program") if size else 0
+        flags = on.allocate(4 * len(source.flags), "flags") if source.flags else 0
+        try:
+            inputs = [a.address for a in given]
+            outputs = [a.address for a in outs]
+            self._issue(inputs, outputs, arena, flags)
+            if flags:
+                self._raise(flags)
+        finally:
+            for address in (arena, flags):
+                if address:
+                    on.free(address)
+        return outs
+
+    def _placed(self, value: Any, buffer: Buffer) -> DeviceArray:
+        """An argument on the device."""
+        on = self.machine
+        if isinstance(value, DeviceArray):
+            if value.machine is not on:
+                raise DeviceError(
+                    f"argument {buffer.name} is on {value.device}, the program runs on device "
+                    f"{on.index}",
+                    hint="move it with stax.device_put",
+                )
+            return value
+        if hasattr(value, "__cuda_array_interface__"):
+            return put(value, on.index)
+        array = np.ascontiguousarray(value, buffer.dtype).reshape(buffer.shape)
+        return put_on(on, array)
+
+    def _issue(self, inputs: list[int], outputs: list[int], arena: int, flags: int) -> None:
+        on = self.machine
+
+        def work() -> None:
+            if flags:
+                on.clear(flags, 4 * len(self.source.flags))
+            _Runner(self, flags).block(self.source.block, inputs, outputs, arena)
+
+        plain = not any(not isinstance(a, Launch) for a in self.source.block.actions)
+        key = (*inputs, *outputs, arena, flags)
+        graph = self._graphs.get(key)
+        if graph is not None:
+            on.replay(graph)
+            return
+        work()
+        if plain and key == self._seen and len(self._graphs) < MOST_GRAPHS:
+            # Twice on the same memory: the next time as one graph. Capturing runs nothing.
+            graph = on.captured(work)
+            if graph is not None:
+                self._graphs[key] = graph
+        self._seen = key
+
+    def _raise(self, flags: int) -> None:
+        found = np.zeros(len(self.source.flags), np.int32)
+        self.machine.download(found, flags)
+        bad = np.flatnonzero(found)
+        if bad.size:
+            name, size = self.source.flags[int(bad[0])]
+            raise OutOfBoundsError(
+                f"an index is out of bounds for an axis of size {size} (valid: -{size} to "
+                f"{size - 1})",
+                op=name,
+                hint="indices are checked at run time; use mode='clip' or mode='fill' to allow "
+                "others",
+            )
+
+
+def put_on(on: Machine, array: np.ndarray[Any, Any]) -> DeviceArray:
+    """A copy of an array on a machine."""
+    dense = np.ascontiguousarray(array).reshape(array.shape)
+    address = on.allocate(dense.nbytes, f"array {dense.dtype}{list(dense.shape)}")
+    on.upload(address, dense)
+    return DeviceArray(on, address, dense.shape, dense.dtype)
+
+
+def fresh(on: Machine, buffer: Buffer) -> DeviceArray:
+    """Memory for a buffer."""
+    address = on.allocate(buffer.nbytes, f"{buffer.name} {buffer.dtype}{list(buffer.shape)}")
+    return DeviceArray(on, address, buffer.shape, buffer.dtype)
+
+
+class _Runner:
+    """Issues the actions of blocks."""
+
+    def __init__(self, program: TritonProgram, flags: int) -> None:
+        self.program = program
+        self.on = program.machine
+        self.flags = flags
+
+    def block(
+        self, block: Block, inputs: Sequence[int], outputs: Sequence[int], arena: int
+    ) -> None:
+        """Run a block on addresses."""
+        constants = [a.address for a in self.program._constants]
+        bases = {"in": inputs, "out": outputs, "constant": constants}
+        places = block.places
+
+        def address(name: str) -> int:
+            place: Place = places[name]
+            if place.kind == "arena":
+                return arena + place.position
+            return 0 if place.kind == "nowhere" else bases[place.kind][place.position]
+
+        for action in block.actions:
+            if isinstance(action, Launch):
+                self._launch(action, address, arena)
+            elif isinstance(action, HostCall):
+                self._host(action, block, address)
+            else:
+                self._nested(action, block, address)
+
+    def _launch(self, action: Launch, address: Any, arena: int) -> None:
+        function, kernel = self.program._function(action.function)
+        arguments = [address(n) for n in action.source.parameters]
+        if action.source.scratch is not None:
+            work = arena + action.work
+            if action.source.scratch.zeroed:
+                self.on.clear(work, action.source.scratch.nbytes)
+            arguments.append(work)
+        if action.source.checks:
+            arguments += [self.flags, action.flag]
+        function.launch(kernel.grid, arguments)
+
+    def _host(self, action: HostCall, block: Block, address: Any) -> None:
+        """One step by NumPy, on copies."""
+        first = action.results[0]
+        eqn = first.params["eqn"]
+        args = []
+        for operand in first.inputs:
+            buffer = block.table[operand.buffer]
+            layout, dtype = operand.layout, operand.dtype
+            if 0 in layout.shape:
+                args.append(np.empty(layout.shape, dtype))
+                continue
+            flat = np.empty(buffer.nbytes // dtype.itemsize, dtype)
+            self.on.download(flat, address(operand.buffer))
+            strides = tuple(s * dtype.itemsize for s in layout.strides)
+            start = flat[layout.offset :]
+            args.append(np.lib.stride_tricks.as_strided(start, layout.shape, strides).copy())
+        with np.errstate(all="ignore"):
+            outs = eqn.prim.impl(*args, **eqn.params)
+        outs = tuple(outs) if eqn.prim.multi else (outs,)
+        for buffer, out in zip(action.results, outs, strict=False):
+            array = np.ascontiguousarray(np.asarray(out).astype(buffer.dtype, copy=False))
+            self.on.upload(address(buffer.name), array.reshape(buffer.shape))
+            self.on.synchronize()
+
+    # ------------------------------------------------------------------ loops and branches
+
+    def _nested(self, action: NestedCall, block: Block, address: Any) -> None:
+        first = action.results[0]
+        operands = []
+        for operand in first.inputs:
+            place = address(operand.buffer)
+            operands.append(place and place + operand.layout.offset * operand.dtype.itemsize)
+        targets = [address(b.name) for b in action.results]
+        arenas = [
+            self.on.allocate(b.plan.nbytes, "temporaries of a loop") if b.plan.nbytes else 0
+            for b in action.blocks
+        ]
+        try:
+            run = {"scan": self._scan, "while": self._while}.get(first.extern_kind, self._branch)
+            run(action, first, operands, targets, arenas)
+        finally:
+            for arena in arenas:
+                if arena:
+                    self.on.free(arena)
+
+    def _carries(self, results: Sequence[ExternBuffer]) -> tuple[list[int], list[int]]:
+        """Two sets of buffers between which carried values alternate."""
+        sets = []
+        for _ in range(2):
+            sets.append([self.on.allocate(b.nbytes, f"carry {b.name}") for b in results])
+        return sets[0], sets[1]
+
+    def _scan(
+        self,
+        action: NestedCall,
+        first: ExternBuffer,
+        operands: list[int],
+        targets: list[int],
+        arenas: list[int],
+    ) -> None:
+        params = first.params
+        n, m, length = params["consts"], params["carry"], params["length"]
+        results = action.results
+        sizes_in = [_slice_bytes(i.layout.shape, i.dtype) for i in first.inputs]
+        sizes_out = [_slice_bytes(b.shape, b.dtype) for b in results]
+        now = operands[n : n + m]
+        spare = self._carries(results[:m])
+        for t in range(length):
+            i = length - 1 - t if params["reverse"] else t
+            xs = [operands[k] + i * sizes_in[k] for k in range(n + m, len(operands))]
+            after = spare[t % 2]
+            ys = [targets[k] + i * sizes_out[k] for k in range(m, len(results))]
+            self.block(action.blocks[0], [*operands[:n], *now, *xs], [*after, *ys], arenas[0])
+            now = after
+        for k in range(m):
+            self.on.copy(targets[k], now[k], results[k].nbytes)
+        for place in (*spare[0], *spare[1]):
+            self.on.free(place)
+
+    def _while(
+        self,
+        action: NestedCall,
+        first: ExternBuffer,
+        operands: list[int],
+        targets: list[int],
+        arenas: list[int],
+    ) -> None:
+        nc, nb = first.params["cond_consts"], first.params["body_consts"]
+        now = operands[nc + nb :]
+        spare = self._carries(action.results)
+        going = self.on.allocate(1, "condition of a loop")
+        answer = np.zeros(1, np.bool_)
+        step = 0
+        while True:
+            self.block(action.blocks[0], [*operands[:nc], *now], [going], arenas[0])
+            self.on.download(answer, going)
+            if not answer[0]:
+                break
+            after = spare[step % 2]
+            self.block(action.blocks[1], [*operands[nc : nc + nb], *now], after, arenas[1])
+            now = after
+            step += 1
+        for target, place, buffer in zip(targets, now, action.results, strict=True):
+            self.on.copy(target, place, buffer.nbytes)
+        for place in (*spare[0], *spare[1], going):
+            self.on.free(place)
+
+    def _branch(
+        self,
+        action: NestedCall,
+        first: ExternBuffer,
+        operands: list[int],
+        targets: list[int],
+        arenas: list[int],
+    ) -> None:
+        which = np.zeros(1, np.int32)
+        self.on.download(which, operands[0])
+        k = min(max(int(which[0]), 0), len(action.blocks) - 1)
+        self.block(action.blocks[k], operands[1:], targets, arenas[k])
+
+
+def _slice_bytes(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
+    size = dtype.itemsize
+    for n in shape[1:]:
+        size *= n
+    return int(size)
+
+
+def described(program: TritonProgram) -> Mapping[str, dict[str, int]]:
+    """Registers, shared memory, spills and access widths of each kernel."""
+    out = {}
+    for name, kernel in program.kernels.items():
+        image = image_of(name, kernel, program.device)
+        wide, middle, narrow = image.vectors
+        out[name] = {
+            "registers": image.registers,
+            "shared_bytes": image.shared,
+            "stack_bytes": image.stack,
+            "warps": image.warps,
+            "programs": kernel.grid,
+            "accesses_128": wide,
+            "accesses_64": middle,
+            "accesses_32": narrow,
+        }
+    return out
+
+
+__all__ = ["TritonProgram", "default_architecture", "described"]
