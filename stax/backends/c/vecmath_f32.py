@@ -54,6 +54,11 @@ STAX_INLINE float stax_from_bits_f32(uint32_t u) {
     v.u = u;
     return v.f;
 }
+//: signed_f32 2
+// y >= 0 with the sign of x
+STAX_INLINE float stax_signed_f32(float y, float x) {
+    return stax_from_bits_f32(stax_bits_f32(y) | (stax_bits_f32(x) & 0x80000000u));
+}
 //: ldexp_f32 6
 // y * 2^n for t = 1.5 * 2^23 + n and n <= 129, in two factors: a denormal result is rounded once
 STAX_INLINE float stax_ldexp_f32(float y, float t) {
@@ -74,8 +79,7 @@ STAX_INLINE float stax_exp_low_f32(float x, float shift) {
     float q = __builtin_fmaf(0x1.1257a2p-7f, r, 0x1.555302p-5f);
     q = __builtin_fmaf(0x1.6fe472p-10f, z, q);
     p = __builtin_fmaf(q, z, p);
-    p = __builtin_fmaf(p, r, 1.0f);
-    return stax_ldexp_f32(__builtin_fmaf(p, r, 1.0f), t + shift);
+    return stax_ldexp_f32(__builtin_fmaf(p, z, 1.0f + r), t + shift);
 }
 //: exp_f32 16
 STAX_INLINE float stax_exp_f32(float x) {
@@ -168,7 +172,6 @@ STAX_INLINE float stax_tanh_f32(float x) {
     float t = __builtin_fmaf(a, 0x1.715476p+1f, 0x1.8p23f);
     float n = t - 0x1.8p23f;
     float r = __builtin_fmaf(n, -0x1.62e43p-2f, a);
-    r = __builtin_fmaf(n, 0x1.05c61p-30f, r);
     float z = r * r;
     float p = __builtin_fmaf(0x1.5554aap+0f, r, -0x1.fffffep+0f);
     float q = __builtin_fmaf(0x1.122bf6p-2f, r, -0x1.555798p-1f);
@@ -178,7 +181,7 @@ STAX_INLINE float stax_tanh_f32(float x) {
     float s = stax_from_bits_f32(0x3f800000u - (stax_bits_f32(t) << 23));
     float top = __builtin_fmaf(s, p, 1.0f - s);
     float bottom = __builtin_fmaf(-s, p, 1.0f + s);
-    return __builtin_copysignf(top / bottom, x);
+    return stax_signed_f32(top / bottom, x);
 }
 //: sigmoid_f32 22
 // e / (1 + e), written e - e y where the sum 1 + e would lose digits of a small e
@@ -209,7 +212,6 @@ STAX_INLINE float stax_erf_f32(float x) {
     float t = __builtin_fmaf(y, 0x1.715476p+0f, 0x1.8p23f);
     float n = t - 0x1.8p23f;
     float r = __builtin_fmaf(n, -0x1.62e43p-1f, y);
-    r = __builtin_fmaf(n, 0x1.05c61p-29f, r);
     float z = r * r;
     float p = __builtin_fmaf(-0x1.5554aap-3f, r, -0x1.fffffep-2f);
     float q = __builtin_fmaf(-0x1.122bf6p-7f, r, -0x1.555798p-5f);
@@ -217,7 +219,7 @@ STAX_INLINE float stax_erf_f32(float x) {
     p = __builtin_fmaf(q, z, p);
     p = __builtin_fmaf(p, z, -r);
     float s = stax_from_bits_f32((stax_bits_f32(t) << 23) + 0x3f800000u);
-    return __builtin_copysignf(__builtin_fmaf(s, p, 1.0f - s), x);
+    return stax_signed_f32(__builtin_fmaf(s, p, 1.0f - s), x);
 }
 //: trig_f32 40
 // |x| / (pi/2) modulo 4 in double precision: products with 29-bit pieces of 2/pi are exact

@@ -74,8 +74,7 @@ STAX_INLINE double stax_exp_low_f64(double x) {
     double n = t - 0x1.8p52;
     double r = __builtin_fma(-n, 0x1.62e42fefa39efp-1, x);
     r = __builtin_fma(-n, 0x1.abc9e3b39803fp-56, r);
-    double p = __builtin_fma(stax_exp_terms_f64(r), r, 1.0);
-    return stax_ldexp_f64(__builtin_fma(p, r, 1.0), t);
+    return stax_ldexp_f64(__builtin_fma(stax_exp_terms_f64(r), r * r, 1.0 + r), t);
 }
 //: exp_f64 22
 STAX_INLINE double stax_exp_f64(double x) {
