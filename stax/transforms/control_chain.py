@@ -19,8 +19,7 @@ from stax.core.graph import Graph, Var
 from stax.core.primitive import NONLINEAR, Linear, Primitive, Recompute, Zero
 from stax.core.staging import eval_graph
 from stax.core.trace import bind, use_trace
-from stax.loops.lower import Lowering
-from stax.loops.tensors import TensorNode
+from stax.primitives.control import lower_chain, lower_scan
 from stax.primitives.views import move_axis
 from stax.transforms.calls import graph_cost
 from stax.transforms.chains import Binomial, Op
@@ -31,7 +30,6 @@ from stax.transforms.control_scan import (
     batch_scan,
     cost_of_scan,
     jvp_scan,
-    lower_scan,
     pruned_scan,
     repeated,
     run_scan,
@@ -272,10 +270,6 @@ def _chain_cost(
     return float(ahead * one + params["length"] * back)
 
 
-def _chain_lower(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Sequence[TensorNode]:
-    return ctx.nested("chain", nodes, (params["advance"], params["backward"]), ((), ()))
-
-
 chain_p = Primitive(
     "chain",
     family="call",
@@ -284,7 +278,7 @@ chain_p = Primitive(
     jvp=_chain_jvp,
     transpose=NONLINEAR,
     batch=_chain_batch,
-    lower=_chain_lower,
+    lower=lower_chain,
     cost=_chain_cost,
     recompute=Recompute.EXPENSIVE,
     multi=True,

@@ -19,8 +19,7 @@ from stax.core.primitive import Linear, Primitive, Recompute, Zero
 from stax.core.staging import eval_graph, stage
 from stax.core.trace import bind, use_trace
 from stax.errors import GraphError
-from stax.loops.lower import Lowering
-from stax.loops.tensors import TensorNode
+from stax.primitives.control import lower_cond
 from stax.primitives.elementwise import le, select
 from stax.primitives.views import move_axis, reshape
 from stax.transforms.calls import graph_cost
@@ -216,11 +215,6 @@ def _cost(in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict[str,
     return max(graph_cost(in_avals, out_avals, {"graph": b}) for b in params["branches"])
 
 
-def _lower(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Sequence[TensorNode]:
-    branches = params["branches"]
-    return ctx.nested("cond", nodes, branches, ((),) * len(branches))
-
-
 cond_p = Primitive(
     "cond",
     family="call",
@@ -229,7 +223,7 @@ cond_p = Primitive(
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,
-    lower=_lower,
+    lower=lower_cond,
     cost=_cost,
     recompute=Recompute.EXPENSIVE,
     multi=True,

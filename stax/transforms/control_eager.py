@@ -11,13 +11,12 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from stax.backends.c.toolchain import find_toolchain
-from stax.compile import CompileOptions, executable
 from stax.core.aval import aval_of
 from stax.core.graph import Graph
 from stax.core.primitive import Primitive
 from stax.core.staging import stage
 from stax.core.trace import bind
+from stax.transforms.jit_call import compiled_results, compiles
 
 LONG = 10_000
 
@@ -33,7 +32,7 @@ _running = _Running()
 
 def can_hand_over() -> bool:
     """True when a compiled program can run the rest of a loop."""
-    return not _running.now and CompileOptions.of().backend == "c" and find_toolchain() is not None
+    return not _running.now and compiles()
 
 
 def compiled_run(prim: Primitive, values: Sequence[Any], params: dict[str, Any]) -> list[Any]:
@@ -47,7 +46,7 @@ def compiled_run(prim: Primitive, values: Sequence[Any], params: dict[str, Any])
         body.cache[key] = graph
     _running.now = True
     try:
-        outs = executable(graph, CompileOptions.of(strict=False)).run(values)
+        outs = compiled_results(graph, values)
     finally:
         _running.now = False
     return [out[()] for out in outs]

@@ -21,9 +21,7 @@ from stax.core.primitive import Linear, Primitive, Recompute, Zero
 from stax.core.staging import eval_graph, stage
 from stax.core.trace import bind, bind1, use_trace
 from stax.errors import GraphError
-from stax.loops.construct import full
-from stax.loops.lower import Lowering
-from stax.loops.tensors import TensorNode
+from stax.primitives.control import lower_scan
 from stax.primitives.elementwise import add
 from stax.primitives.families_arrays import linear_shape_op
 from stax.primitives.views import broadcast, move_axis
@@ -423,17 +421,6 @@ def cost_of_scan(
     in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict[str, Any]
 ) -> float:
     return float(params["length"]) * graph_cost(in_avals, out_avals, {"graph": params["body"]})
-
-
-def lower_scan(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Sequence[TensorNode]:
-    eqn = ctx.eqn
-    assert eqn is not None
-    if params["length"] == 0:
-        carry = nodes[params["consts"] : params["consts"] + params["carry"]]
-        ys = eqn.outputs[params["carry"] :]
-        return (*carry, *(full(v.shape, 0, v.dtype) for v in ys))
-    carried = range(params["consts"], params["consts"] + params["carry"])
-    return ctx.nested("scan", nodes, (params["body"],), (carried,))
 
 
 scan_p = Primitive(

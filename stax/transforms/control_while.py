@@ -19,8 +19,7 @@ from stax.core.primitive import Linear, Primitive, Recompute
 from stax.core.staging import eval_graph, stage
 from stax.core.trace import STATE, bind, use_trace
 from stax.errors import GraphError, NonDifferentiableError
-from stax.loops.lower import Lowering
-from stax.loops.tensors import TensorNode
+from stax.primitives.control import lower_while
 from stax.primitives.elementwise import logical_and, select
 from stax.primitives.reductions import reduce_any
 from stax.primitives.views import move_axis, reshape
@@ -211,12 +210,6 @@ def _cost(in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict[str,
     return once + graph_cost(in_avals, out_avals, {"graph": params["cond"]})
 
 
-def _lower(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Sequence[TensorNode]:
-    body = params["body"]
-    carried = range(params["body_consts"], len(body.inputs))
-    return ctx.nested("while", nodes, (params["cond"], body), ((), carried))
-
-
 while_p = Primitive(
     "while",
     family="call",
@@ -225,7 +218,7 @@ while_p = Primitive(
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,
-    lower=_lower,
+    lower=lower_while,
     cost=_cost,
     recompute=Recompute.EXPENSIVE,
     multi=True,

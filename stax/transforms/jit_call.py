@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stax.compile import executable
+from stax.compile import CompileOptions, executable
 from stax.core.graph import BACKWARD, Atom, Eqn, Graph, Var
 from stax.core.primitive import COMPOSED, Linear, Primitive, Recompute, Zero
 from stax.core.trace import bind, use_trace
@@ -24,6 +24,16 @@ from stax.transforms.phases import split_joint
 from stax.transforms.simplify import inline_calls
 from stax.transforms.transpose import transpose_graph
 from stax.transforms.vmap import batch_graph
+
+
+def compiles() -> bool:
+    """True when the process's options ask for native programs."""
+    return CompileOptions.of().backend == "c"
+
+
+def compiled_results(graph: Graph, values: Sequence[Any]) -> Sequence[Any]:
+    """The results of `graph` by its compiled program, made at the first call."""
+    return executable(graph, CompileOptions.of(strict=False)).run(values)
 
 
 def _run(*args: Any, graph: Graph, name: str, options: Any) -> Sequence[Any]:
