@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from stax.lax import linalg as linalg
 from stax.lax.branches import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.contractions import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.control_flow import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.convolution import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.elementwise import *  # noqa: F403 - its __all__ is the list of names
+from stax.lax.fft import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.reductions import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.sequences import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.shapes import *  # noqa: F403 - its __all__ is the list of names

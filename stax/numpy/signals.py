@@ -24,9 +24,8 @@ from stax.numpy.registration import axes_tuple, axis_index, converted, implement
 from stax.numpy.selection import known, searchsorted
 from stax.primitives import elementwise as el
 from stax.primitives import special_bessel
-from stax.primitives.contractions import dot_general
-from stax.primitives.indexing import gather
-from stax.primitives.shapes import pad, scalar_zero, slice_axis
+from stax.primitives.convolution import ConvDimensionNumbers, conv
+from stax.primitives.shapes import scalar_zero, slice_axis
 from stax.primitives.views import broadcast, reshape, rev
 
 __all__ = [
@@ -56,12 +55,19 @@ def _convolved(a: Any, v: Any, mode: str, op: str) -> Array:
     if y.shape[0] > x.shape[0]:
         x, y = y, x
     n, m = x.shape[0], y.shape[0]
-    # Every output is the dot product of a window of the padded signal with the reversed kernel.
-    wide = pad(x, scalar_zero(x.dtype), (m - 1,), (m - 1,))
-    places = np.arange(n + m - 1)[:, None] + np.arange(m)
-    full = dot_general(
-        gather(wide, [places], [0], "promise"), rev(y, [0]), (((1,), (0,)), ((), ()))
+    full = conv(
+        reshape(x, (1, 1, n)),
+        reshape(rev(y, [0]), (1, 1, m)),
+        strides=(1,),
+        padding=((m - 1, m - 1),),
+        lhs_dilation=(1,),
+        rhs_dilation=(1,),
+        dimension_numbers=ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2)),
+        feature_group_count=1,
+        batch_group_count=1,
+        dtype=aval_of(x).dtype,
     )
+    full = reshape(full, (n + m - 1,))
     if mode == "full":
         return full
     if mode == "same":

@@ -13,10 +13,19 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import Aval
-from stax.core.primitive import Zero
+from stax.core.primitive import (
+    FALLBACK,
+    NONLINEAR,
+    ZERO_DERIVATIVE,
+    Primitive,
+    Recompute,
+    Zero,
+)
 from stax.core.trace import bind, bind1
 from stax.dtypes import is_complex
+from stax.errors import ShapeError
 from stax.primitives import elementwise as el
+from stax.primitives.families_arrays import output_cost
 from stax.primitives.linalg_algebra import (
     as_columns,
     check_stack,
@@ -38,7 +47,7 @@ from stax.primitives.linalg_library import lu_matrix
 from stax.primitives.linalg_solve import triangular_solve
 from stax.primitives.shapes import concatenate, pad, scalar_zero, zeros
 from stax.primitives.sorting import taken_along
-from stax.primitives.views import broadcast
+from stax.primitives.views import broadcast, move_axis
 
 INT32 = np.dtype(np.int32)
 
@@ -115,6 +124,48 @@ lu_p = matrix_row(
 def lu(a: Any) -> tuple[Any, Any, Any]:
     """L and U packed in one matrix, the row exchanges (LAPACK's, from 0), and the permutation."""
     return bind(lu_p, a)  # type: ignore[return-value]  # three results
+
+
+def _permutation_aval(pivots: Aval, *, size: int) -> Aval:
+    if pivots.dtype.kind not in "iu" or not pivots.shape or pivots.shape[-1] > size:
+        raise ShapeError(
+            f"needs integer exchanges of at most {size} rows", op="permutation", operands=[pivots]
+        )
+    return Aval((*pivots.shape[:-1], size), INT32)
+
+
+def _permutation_impl(pivots: Any, *, size: int) -> Any:
+    stack, count = pivots.shape[:-1], pivots.shape[-1]
+    order = np.tile(np.arange(size, dtype=np.int32), (*stack, 1))
+    for k in range(count):
+        p = pivots[..., k, None].astype(np.int64)
+        here, there = order[..., k, None].copy(), np.take_along_axis(order, p, -1)
+        order[..., k, None] = there
+        np.put_along_axis(order, p, here, -1)
+    return order
+
+
+def _permutation_batch(args: Any, dims: Any, *, size: int) -> tuple[Any, int]:
+    return permutation_of(move_axis(args[0], dims[0], 0), size), 0
+
+
+permutation_p = Primitive(
+    "permutation_of_exchanges",
+    family="linalg",
+    abstract_eval=_permutation_aval,
+    impl=_permutation_impl,
+    jvp=ZERO_DERIVATIVE,
+    transpose=NONLINEAR,
+    batch=_permutation_batch,
+    lower=FALLBACK,
+    cost=output_cost,
+    recompute=Recompute.EXPENSIVE,
+)
+
+
+def permutation_of(pivots: Any, size: int) -> Any:
+    """The permutation of `size` rows that the exchanges of row k with pivots[k] make."""
+    return bind1(permutation_p, pivots, size=size)
 
 
 # ----------------------------------------------------------------------------------------- qr

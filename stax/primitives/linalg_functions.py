@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import Aval
-from stax.core.primitive import Linear, Zero
-from stax.core.trace import bind1
+from stax.core.primitive import NOT_DIFFERENTIABLE, Linear, Zero
+from stax.core.trace import bind, bind1
 from stax.errors import ShapeError
 from stax.primitives import elementwise as el
 from stax.primitives.linalg_algebra import (
@@ -157,7 +157,18 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
 
 def _sqrtm_impl(a: Any) -> Any:
     root = scipy_linalg("sqrtm").sqrtm
-    return per_matrix(lambda x: np.asarray(root(x)).astype(x.dtype, copy=False), a)
+
+    def one(matrix: Any) -> Any:
+        found = np.asarray(root(matrix))
+        if found.dtype.kind == "c" and matrix.dtype.kind != "c":
+            if np.any(np.abs(found.imag) > 1e-7 * max(1.0, float(np.max(np.abs(found))))):
+                raise np.linalg.LinAlgError(
+                    "the matrix has no real square root; give it as complex: sqrtm(a + 0j)"
+                )
+            found = found.real
+        return found.astype(matrix.dtype, copy=False)
+
+    return per_matrix(one, a)
 
 
 sqrtm_p = matrix_row(
@@ -171,6 +182,34 @@ sqrtm_p = matrix_row(
 def sqrtm(a: Any) -> Any:
     """The principal square roots of square matrices, in their dtype."""
     return bind1(sqrtm_p, a)
+
+
+# ------------------------------------------------------------------------------------- Schur
+
+
+def _schur_aval(a: Aval, *, complex_form: bool) -> tuple[Aval, Aval]:
+    check_stack("schur", (a,), square=1)
+    dtype = np.dtype(np.result_type(a.dtype, np.complex64)) if complex_form else a.dtype
+    return Aval(a.shape, dtype), Aval(a.shape, dtype)
+
+
+def _schur_impl(a: Any, *, complex_form: bool) -> tuple[Any, Any]:
+    form = scipy_linalg("schur").schur
+    return per_matrix(lambda x: tuple(form(x, "complex" if complex_form else "real")), a)  # type: ignore[no-any-return]  # a pair
+
+
+schur_p = matrix_row(
+    "schur",
+    abstract_eval=_schur_aval,
+    impl=_schur_impl,
+    jvp=NOT_DIFFERENTIABLE,
+    multi=True,
+)
+
+
+def schur(a: Any, complex_form: bool = False) -> tuple[Any, Any]:
+    """The Schur form T and its vectors Z, a = Z T Z^H; it has no derivative here."""
+    return bind(schur_p, a, complex_form=complex_form)  # type: ignore[return-value]  # two results
 
 
 # ------------------------------------------------------------------------------------ banded

@@ -34,9 +34,10 @@ from stax.primitives.linalg_algebra import (
     rows,
     scaled,
 )
-from stax.primitives.linalg_solve import solve
+from stax.primitives.linalg_solve import inv, solve
 from stax.primitives.reductions import argmax
 from stax.primitives.shapes import concatenate, iota, scalar_zero
+from stax.primitives.transcendental import sqrt
 from stax.primitives.views import broadcast, reduce_sum
 
 
@@ -302,3 +303,11 @@ pinv_p = matrix_row("pinv", abstract_eval=_pinv_aval, impl=_pinv_impl, jvp=_pinv
 def pinv(a: Any, rcond: float | None = None, hermitian: bool = False) -> Any:
     """The Moore-Penrose pseudo-inverses; singular values below rcond times the largest are 0."""
     return bind1(pinv_p, a, rcond=rcond, hermitian=hermitian)
+
+
+def left_vectors(v: Any) -> Any:
+    """The left eigenvectors, of length one, that belong to right ones."""
+    w = mh(inv(v))
+    squares = reduce_sum(el.add(el.square(el.real(w)), el.square(el.imag(w))), (len(w.shape) - 2,))
+    length = like(sqrt(squares), w)
+    return el.div(w, broadcast(as_rows(length), w.shape))

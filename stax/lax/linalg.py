@@ -1,0 +1,163 @@
+"""`stax.lax.linalg`: decompositions and solvers under JAX's names and argument orders.
+
+Input: stacks of matrices.  Output: the linear-algebra primitives' results in the order JAX returns
+them (`eigh` gives vectors first).  A matrix without the factorisation raises `LinAlgError`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stax.core.source import user_source
+from stax.errors import ShapeError, StaxError
+from stax.numpy.inexact import inexact
+from stax.numpy.linalg.operands import common_stack, matrices
+from stax.numpy.registration import operand as as_operand
+from stax.numpy.registration import static_int
+from stax.primitives import linalg_factor as factor
+from stax.primitives import linalg_functions as functions
+from stax.primitives import linalg_solve as systems
+from stax.primitives import linalg_spectral as spectral
+from stax.primitives.linalg_algebra import hermitian_part
+from stax.primitives.shapes import concatenate, pad, scalar_zero, slice_axis
+from stax.primitives.views import reshape
+
+__all__ = [
+    "cholesky",
+    "eig",
+    "eigh",
+    "lu",
+    "lu_pivots_to_permutation",
+    "qr",
+    "schur",
+    "svd",
+    "triangular_solve",
+    "tridiagonal_solve",
+]
+
+Array = Any
+
+
+def cholesky(x: Array, *, symmetrize_input: bool = True) -> Array:
+    """The lower triangular factor L of x = L L^H."""
+    (a,) = matrices("cholesky", x)
+    return factor.cholesky(hermitian_part(a) if symmetrize_input else a)
+
+
+def eigh(
+    x: Array,
+    *,
+    lower: bool = True,
+    symmetrize_input: bool = True,
+    sort_eigenvalues: bool = True,
+    **_: Any,
+) -> tuple[Array, Array]:
+    """Eigenvectors and ascending eigenvalues of Hermitian matrices, in this order."""
+    (a,) = matrices("eigh", x)
+    w, v = spectral.eigh(hermitian_part(a) if symmetrize_input else a, lower)
+    return v, w
+
+
+def eig(
+    x: Array,
+    *,
+    compute_left_eigenvectors: bool = True,
+    compute_right_eigenvectors: bool = True,
+    **_: Any,
+) -> list[Array]:
+    """Eigenvalues, then left and right eigenvectors where asked for; always complex."""
+    (a,) = matrices("eig", x)
+    if not (compute_left_eigenvectors or compute_right_eigenvectors):
+        return [spectral.eigvals(a)]
+    w, v = spectral.eig(a)
+    left = [spectral.left_vectors(v)] if compute_left_eigenvectors else []
+    return [w, *left, *([v] if compute_right_eigenvectors else [])]
+
+
+def lu(x: Array) -> tuple[Array, Array, Array]:
+    """L and U packed in one matrix, the row exchanges, and the permutation of rows they make."""
+    return factor.lu(*matrices("lu", x))
+
+
+def lu_pivots_to_permutation(pivots: Array, permutation_size: int) -> Array:
+    """The permutation of `permutation_size` rows that successive exchanges make."""
+    size = static_int(permutation_size, "lu_pivots_to_permutation", "permutation_size")
+    exchanges = as_operand(pivots, "lu_pivots_to_permutation")
+    return factor.permutation_of(exchanges, size)
+
+
+def qr(x: Array, *, pivoting: bool = False, full_matrices: bool = True, **_: Any) -> Any:
+    """Q and R; Q is square when `full_matrices`."""
+    if pivoting:
+        raise StaxError(
+            "column pivoting is not traced", op="qr", where=user_source() or None,
+            hint="use scipy.linalg.qr on plain arrays",
+        )  # fmt: skip
+    return factor.qr(*matrices("qr", x), complete=bool(full_matrices))
+
+
+def svd(x: Array, *, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
+    """U, the singular values and V^H, or the singular values alone."""
+    (a,) = matrices("svd", x)
+    return spectral.svd(a, full=bool(full_matrices)) if compute_uv else spectral.svdvals(a)
+
+
+def schur(x: Array, *, compute_schur_vectors: bool = True, **_: Any) -> tuple[Array, Array]:
+    """The Schur form T and its vectors Z, x = Z T Z^H; without a derivative."""
+    (a,) = matrices("schur", x)
+    return functions.schur(a)
+
+
+def triangular_solve(
+    a: Array,
+    b: Array,
+    *,
+    left_side: bool = False,
+    lower: bool = False,
+    transpose_a: bool = False,
+    conjugate_a: bool = False,
+    unit_diagonal: bool = False,
+) -> Array:
+    """X of op(a) X = b, or of X op(a) = b unless `left_side`; `a` is triangular."""
+    x, y = inexact("triangular_solve", a, b)
+    vector = len(y.shape) == len(x.shape) - 1
+    if vector:
+        y = reshape(y, (*y.shape, 1) if left_side else (*y.shape[:-1], 1, y.shape[-1]))
+    x, y = common_stack("triangular_solve", matrices("triangular_solve", x, y))
+    out = systems.triangular_solve(
+        x,
+        y,
+        left=bool(left_side),
+        lower=bool(lower),
+        transposed=bool(transpose_a),
+        conjugated=bool(conjugate_a) and x.dtype.kind == "c",
+        unit=bool(unit_diagonal),
+    )
+    if not vector:
+        return out
+    return reshape(out, out.shape[:-1] if left_side else (*out.shape[:-2], out.shape[-1]))
+
+
+def tridiagonal_solve(
+    dl: Array, d: Array, du: Array, b: Array, *, perturb_singular: bool = False
+) -> Array:
+    """X of A X = b for tridiagonal A with diagonals `dl` (first unused), `d`, `du` (last unused).
+
+    Raises:
+      ShapeError: the diagonals differ in shape, or `b` has other rows.
+    """
+    low, middle, high, y = inexact("tridiagonal_solve", dl, d, du, b)
+    if not low.shape == middle.shape == high.shape or len(y.shape) != len(middle.shape) + 1:
+        raise ShapeError(
+            f"needs diagonals of one shape and right-hand sides with one axis more, got "
+            f"{low.shape}, {middle.shape}, {high.shape} and {y.shape}",
+            op="tridiagonal_solve",
+            where=user_source() or None,
+        )
+    last = len(middle.shape) - 1
+    n = middle.shape[last]
+    zero, flat = scalar_zero(middle.dtype), (0,) * last
+    above = pad(slice_axis(high, last, 0, n - 1), zero, (*flat, 1), (*flat, 0))
+    below = pad(slice_axis(low, last, 1, n), zero, (*flat, 0), (*flat, 1))
+    bands = [reshape(v, (*v.shape[:-1], 1, n)) for v in (above, middle, below)]
+    return functions.solve_banded(concatenate(bands, last), y, 1, 1)

@@ -1,0 +1,381 @@
+"""`stax.scipy.linalg`: SciPy's linear algebra on arrays and traced values.
+
+Input: SciPy's arguments (`overwrite_*` and `check_finite` are accepted and have no effect).
+Output: compositions of the linear-algebra primitives, with derivatives and batching over leading
+axes.  Functions of whole numbers alone (`hilbert`, `dft`, ...) are SciPy's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.source import user_source
+from stax.errors import ShapeError, StaxError
+from stax.lax.linalg import triangular_solve
+from stax.numpy.creation import zeros
+from stax.numpy.inexact import inexact
+from stax.numpy.linalg import det as det
+from stax.numpy.linalg import inv as inv
+from stax.numpy.linalg import svd as numpy_svd
+from stax.numpy.linalg.operands import common_stack, matrices
+from stax.numpy.linalg.systems import solve as numpy_solve
+from stax.numpy.manipulation import concatenate
+from stax.numpy.promotion import coerce
+from stax.numpy.registration import operand as as_operand
+from stax.primitives import elementwise as el
+from stax.primitives import linalg_factor as factor
+from stax.primitives import linalg_functions as functions
+from stax.primitives import linalg_solve as systems
+from stax.primitives import linalg_spectral as spectral
+from stax.primitives.casts import convert
+from stax.primitives.indexing import gather
+from stax.primitives.linalg_algebra import (
+    as_columns,
+    as_rows,
+    conj,
+    diagonal_matrix,
+    eye_like,
+    hermitian_part,
+    matmul,
+    mh,
+    mt,
+    rows,
+    tril,
+    triu,
+)
+from stax.primitives.linalg_library import scipy_linalg
+from stax.primitives.shapes import iota, pad, scalar_zero, slice_axis
+from stax.primitives.sorting import taken_along
+from stax.primitives.views import broadcast, reduce_sum, reshape, rev
+
+Array = Any
+
+
+def cholesky(a: Array, lower: bool = False, **_: Any) -> Array:
+    """The factor U of a = U^H U, or L of a = L L^H when `lower`."""
+    (x,) = matrices("cholesky", a)
+    return factor.cholesky(x) if lower else mh(factor.cholesky(mh(x)))
+
+
+def cho_factor(a: Array, lower: bool = False, **_: Any) -> tuple[Array, bool]:
+    """The Cholesky factor and `lower`, for `cho_solve`; the other triangle is zero."""
+    return cholesky(a, lower), lower
+
+
+def _solved(op: str, a: Array, b: Array, solver: Callable[[Array, Array], Array]) -> Array:
+    """`solver` on matrices; a right-hand side with one axis less is a vector."""
+    x, y = inexact(op, a, b)
+    vector = len(y.shape) == 1
+    if vector:
+        y = reshape(y, (*y.shape, 1))
+    x, y = common_stack(op, matrices(op, x, y))
+    out = solver(x, y)
+    return reshape(out, out.shape[:-1]) if vector else out
+
+
+def cho_solve(c_and_lower: tuple[Array, bool], b: Array, **_: Any) -> Array:
+    """X of a x = b, given the factor of `a` that `cho_factor` returned."""
+    c, lower = c_and_lower
+
+    def solver(x: Array, y: Array) -> Array:
+        first = {"transposed": not lower, "conjugated": not lower}
+        second = {"transposed": bool(lower), "conjugated": bool(lower)}
+        y = systems.triangular_solve(x, y, lower=bool(lower), **first)
+        return systems.triangular_solve(x, y, lower=bool(lower), **second)
+
+    return _solved("cho_solve", c, b, solver)
+
+
+def solve_triangular(
+    a: Array,
+    b: Array,
+    trans: int | str = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    **_: Any,
+) -> Array:
+    """X of op(a) x = b; `trans` is 0 or "N", 1 or "T", 2 or "C"; infinite where `a` is singular."""
+    kinds = {0: (False, False), 1: (True, False), 2: (True, True)}
+    kinds_by_name = {"N": kinds[0], "T": kinds[1], "C": kinds[2]}
+    found = kinds_by_name.get(trans) if isinstance(trans, str) else kinds.get(int(trans))
+    if found is None:
+        raise ValueError(f"trans must be 0, 1, 2, 'N', 'T' or 'C', got {trans!r}")
+    return _solved(
+        "solve_triangular",
+        a,
+        b,
+        lambda x, y: triangular_solve(
+            x,
+            y,
+            left_side=True,
+            lower=lower,
+            transpose_a=found[0],
+            conjugate_a=found[1],
+            unit_diagonal=unit_diagonal,
+        ),
+    )
+
+
+def solve(a: Array, b: Array, lower: bool = False, *, assume_a: str = "gen", **_: Any) -> Array:
+    """X of a x = b; with `assume_a="pos"` by Cholesky, from the triangle that `lower` names."""
+    if assume_a in ("pos", "positive definite"):
+        return cho_solve(cho_factor(a, lower), b)
+    if assume_a in ("sym", "her", "symmetric", "hermitian"):
+        (x,) = matrices("solve", a)
+        other = mh if assume_a in ("her", "hermitian") else mt
+        half = tril(x, -1) if lower else triu(x, 1)
+        kept = tril(triu(x))
+        return numpy_solve(el.add(el.add(half, other(half)), kept), b)
+    if assume_a in ("upper triangular", "lower triangular"):
+        return solve_triangular(a, b, lower=assume_a.startswith("lower"))
+    return numpy_solve(a, b)
+
+
+# ------------------------------------------------------------------------------------------ lu
+
+
+def lu_factor(a: Array, **_: Any) -> tuple[Array, Array]:
+    """L and U packed in one matrix, and LAPACK's row exchanges."""
+    packed, pivots, _ = factor.lu(*matrices("lu_factor", a))
+    return packed, pivots
+
+
+def lu_solve(lu_and_piv: tuple[Array, Array], b: Array, trans: int = 0, **_: Any) -> Array:
+    """X of a x = b (a^T x = b with trans=1, a^H x = b with 2), given `lu_factor(a)`."""
+    packed, pivots = lu_and_piv
+    order = factor.permutation_of(as_operand(pivots, "lu_solve"), packed.shape[-1])
+    if trans not in (0, 1, 2):
+        raise ValueError(f"trans must be 0, 1 or 2, got {trans!r}")
+
+    def solver(x: Array, y: Array) -> Array:
+        places = broadcast(as_columns(order), y.shape)
+        if trans == 0:
+            y = taken_along(y, places, len(y.shape) - 2, "promise")
+            y = systems.triangular_solve(x, y, lower=True, unit=True)
+            return systems.triangular_solve(x, y)
+        conjugated = trans == 2 and x.dtype.kind == "c"
+        options: dict[str, Any] = {"transposed": True, "conjugated": conjugated}
+        y = systems.triangular_solve(x, y, **options)
+        y = systems.triangular_solve(x, y, lower=True, unit=True, **options)
+        back = broadcast(as_columns(_inverse_permutation(order)), y.shape)
+        return taken_along(y, back, len(y.shape) - 2, "promise")
+
+    return _solved("lu_solve", packed, b, solver)
+
+
+def _inverse_permutation(order: Array) -> Array:
+    """Where each number stands in a permutation (stacks of them along leading axes)."""
+    n = order.shape[-1]
+    numbers = iota((*order.shape, n), len(order.shape), aval_of(order).dtype)
+    found = el.eq(as_columns(order), numbers)
+    places = iota((*order.shape, n), len(order.shape) - 1, np.int64)
+    picked = el.select(found, places, np.int64(0))
+    return reduce_sum(picked, (len(order.shape) - 1,))
+
+
+def lu(a: Array, permute_l: bool = False, **_: Any) -> Any:
+    """P, L and U of a = P L U, or P L and U when `permute_l`."""
+    (x,) = matrices("lu", a)
+    packed, _, order = factor.lu(x)
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    last = len(x.shape) - 1
+    lower = el.add(tril(slice_axis(packed, last, 0, k), -1), np.eye(m, k, dtype=packed.dtype))
+    upper = triu(rows(packed, 0, k))
+    places = iota((*order.shape[:-1], m, m), last - 1, aval_of(order).dtype)
+    exchange = convert(el.eq(places, as_rows(order)), packed.dtype)
+    return (matmul(exchange, lower), upper) if permute_l else (exchange, lower, upper)
+
+
+# ------------------------------------------------------------------------------ decompositions
+
+
+def qr(a: Array, *, mode: str = "full", pivoting: bool = False, **_: Any) -> Any:
+    """Q and R; mode "full", "economic" or "r"."""
+    if pivoting or mode not in ("full", "economic", "r"):
+        raise StaxError(
+            "only mode 'full', 'economic' or 'r' without pivoting is traced",
+            op="qr",
+            where=user_source() or None,
+        )
+    q, r = factor.qr(*matrices("qr", a), complete=mode != "economic")
+    return (r,) if mode == "r" else (q, r)
+
+
+def svd(a: Array, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
+    """U, singular values and V^H; as `numpy.linalg.svd`."""
+    return numpy_svd(a, full_matrices, compute_uv)
+
+
+def eigh(
+    a: Array,
+    b: Array | None = None,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    *,
+    type: int = 1,
+    **_: Any,
+) -> Any:
+    """Eigenvalues and eigenvectors of a v = w v, or of a v = w b v for positive definite `b`."""
+    if type != 1:
+        raise StaxError(f"type={type} is not supported; only a v = w b v is", op="eigh")
+    (x,) = matrices("eigh", a)
+    if b is None:
+        return spectral.eigvalsh(x, lower) if eigvals_only else spectral.eigh(x, lower)
+    x, y = common_stack("eigh", matrices("eigh", x, b))
+    half = tril(x) if lower else triu(x)
+    diagonal = tril(triu(x))
+    x = el.sub(el.add(half, mh(half)), diagonal)
+    root = factor.cholesky(y if lower else mh(y))
+    x = systems.triangular_solve(root, x, lower=True)
+    x = systems.triangular_solve(root, x, left=False, lower=True, transposed=True, conjugated=True)
+    if eigvals_only:
+        return spectral.eigvalsh(hermitian_part(x))
+    w, v = spectral.eigh(hermitian_part(x))
+    return w, systems.triangular_solve(root, v, lower=True, transposed=True, conjugated=True)
+
+
+def eigh_tridiagonal(d: Array, e: Array, *, eigvals_only: bool = False, **_: Any) -> Any:
+    """Eigenvalues (and vectors) of a symmetric tridiagonal matrix, by way of the full matrix."""
+    x, y = inexact("eigh_tridiagonal", d, e)
+    n = x.shape[-1]
+    flat = (0,) * (len(x.shape) - 1)
+    below = diagonal_matrix(pad(y, scalar_zero(y.dtype), (*flat, 0), (*flat, 1)))
+    moved = pad(below, scalar_zero(y.dtype), (*flat, 1, 0), (*flat, -1, 0))
+    whole = el.add(diagonal_matrix(x), el.add(moved, mt(moved)))
+    if whole.shape[-1] != n or y.shape[-1] != n - 1:
+        raise ShapeError("e must have one element less than d", op="eigh_tridiagonal")
+    return spectral.eigvalsh(whole) if eigvals_only else spectral.eigh(whole)
+
+
+def schur(a: Array, output: str = "real") -> tuple[Array, Array]:
+    """The Schur form T and vectors Z of a = Z T Z^H; without a derivative."""
+    return functions.schur(*matrices("schur", a), complex_form=output == "complex")
+
+
+def polar(a: Array, side: str = "right", **_: Any) -> tuple[Array, Array]:
+    """The unitary factor, and the positive one on the right (or left) of it."""
+    (x,) = matrices("polar", a)
+    u, s, vh = spectral.svd(x)
+    stretch = as_rows(spectral.like(s, x))
+    if side == "right":
+        return matmul(u, vh), matmul(el.mul(mh(vh), stretch), vh)
+    if side == "left":
+        return matmul(u, vh), matmul(el.mul(u, stretch), mh(u))
+    raise ValueError(f"side must be 'right' or 'left', got {side!r}")
+
+
+# ------------------------------------------------------------------------ functions of matrices
+
+
+def expm(A: Array, **_: Any) -> Array:
+    """The exponential of square matrices."""
+    return functions.expm(*matrices("expm", A))
+
+
+def expm_frechet(A: Array, E: Array, *, compute_expm: bool = True, **_: Any) -> Any:
+    """expm(A) and its derivative along E, or the derivative alone."""
+    x, y = common_stack("expm_frechet", matrices("expm_frechet", A, E))
+    change = functions.expm_frechet(x, y)
+    return (functions.expm(x), change) if compute_expm else change
+
+
+def sqrtm(A: Array, **_: Any) -> Array:
+    """The principal square root, in the dtype of `A`.
+
+    Raises:
+      LinAlgError: a real matrix has no real square root (give it as complex).
+    """
+    return functions.sqrtm(*matrices("sqrtm", A))
+
+
+def solve_sylvester(a: Array, b: Array, q: Array, **_: Any) -> Array:
+    """X of a X + X b = q."""
+    x, y, z = common_stack("solve_sylvester", matrices("solve_sylvester", a, b, q))
+    return functions.solve_sylvester(x, y, z)
+
+
+def solve_banded(l_and_u: tuple[int, int], ab: Array, b: Array, **_: Any) -> Array:
+    """X of A x = b for a banded A, given by its diagonals as rows, the uppermost first."""
+    lower, upper = map(int, l_and_u)
+    return _solved("solve_banded", ab, b, lambda x, y: functions.solve_banded(x, y, lower, upper))
+
+
+# ------------------------------------------------------------------------------ special matrices
+
+
+def block_diag(*arrs: Array) -> Array:
+    """The matrices along the diagonal of one matrix of zeros."""
+    if not arrs:
+        return np.zeros((1, 0))
+    blocks = coerce(*(as_operand(a, "block_diag") for a in arrs))
+    for block in blocks:
+        if len(block.shape) > 2:
+            raise ShapeError("blocks must be matrices", op="block_diag")
+    blocks = [reshape(b, (*(1,) * (2 - len(b.shape)), *b.shape)) for b in blocks]
+    width = sum(b.shape[1] for b in blocks)
+    at, parts = 0, []
+    for block in blocks:
+        after = width - at - block.shape[1]
+        parts.append(pad(block, scalar_zero(aval_of(block).dtype), (0, at), (0, after)))
+        at += block.shape[1]
+    return concatenate(parts, 0)
+
+
+def _laid_out(line: Array, places: Any) -> Array:
+    return gather(line, [places], [0], "promise")
+
+
+def toeplitz(c: Array, r: Array | None = None) -> Array:
+    """The matrix with constant diagonals, first column `c` and first row `r` (conj(c))."""
+    first = reshape(as_operand(c, "toeplitz"), (aval_of(c).size,))
+    row = conj(first) if r is None else reshape(as_operand(r, "toeplitz"), (aval_of(r).size,))
+    first, row = coerce(first, row)
+    m, n = first.shape[0], row.shape[0]
+    line = concatenate([rev(first, (0,)), slice_axis(row, 0, 1, n)]) if n > 1 else rev(first, (0,))
+    return _laid_out(line, np.arange(n)[None, :] - np.arange(m)[:, None] + m - 1)
+
+
+def hankel(c: Array, r: Array | None = None) -> Array:
+    """The matrix with constant antidiagonals, first column `c` and last row `r` (zeros)."""
+    first = reshape(as_operand(c, "hankel"), (aval_of(c).size,))
+    row = zeros(first.shape[0], aval_of(first).dtype) if r is None else as_operand(r, "hankel")
+    first, row = coerce(first, reshape(row, (aval_of(row).size,)))
+    m, n = first.shape[0], row.shape[0]
+    line = concatenate([first, slice_axis(row, 0, 1, n)]) if n > 1 else first
+    return _laid_out(line, np.arange(m)[:, None] + np.arange(n)[None, :])
+
+
+def circulant(c: Array) -> Array:
+    """The matrix whose columns are `c` turned by one step more each."""
+    line = reshape(as_operand(c, "circulant"), (aval_of(c).size,))
+    n = line.shape[0]
+    return _laid_out(line, (np.arange(n)[:, None] - np.arange(n)[None, :]) % max(n, 1))
+
+
+def companion(a: Array) -> Array:
+    """The companion matrix of a polynomial given by its coefficients, highest first."""
+    (x,) = inexact("companion", a)
+    n = x.shape[0]
+    top = el.neg(el.div(slice_axis(x, 0, 1, n), slice_axis(x, 0, 0, 1)))
+    below = eye_like(x, n - 1)[: n - 2]
+    return concatenate([reshape(top, (1, n - 1)), below], 0)
+
+
+def _plain(name: str) -> Callable[..., Any]:
+    """SciPy's function of whole numbers."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(scipy_linalg(name), name)(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"The matrix that `scipy.linalg.{name}` gives."
+    return call
+
+
+dft, hadamard, helmert, hilbert = map(_plain, ("dft", "hadamard", "helmert", "hilbert"))
+invhilbert, pascal, invpascal = map(_plain, ("invhilbert", "pascal", "invpascal"))
