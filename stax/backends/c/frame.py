@@ -109,8 +109,7 @@ class KernelFrame:
     def run(self) -> KernelSource:
         lines = self.lines()
         body = "\n".join(["    int bad = 0;", *("    " + s for s in lines), "    return bad;"])
-        if not self.rows and not self.along:
-            body = with_calls(body)
+        body = with_calls(body, loops=bool(self.rows or self.along))
         arguments = [
             f"{'' if n in self.written else 'const '}{c_type(self.dtypes[n])} *restrict p{k}"
             for k, n in enumerate(self.parameters)

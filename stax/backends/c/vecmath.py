@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -132,18 +133,23 @@ def definitions(names: Iterable[str], *, preamble: bool = True) -> str:
 
 
 CALL_FLOPS = 10  # operations from which a function is called, not inlined, in scalar code
+INLINED_FLOPS = 400  # operations of one function inlined into one kernel, at all places together
 _PROTOTYPE = r"^(?:STAX_INLINE|static) (?P<result>[\w ]*?)\bstax_{name}\((?P<parameters>[^)]*)\)"
 
 
-def with_calls(text: str) -> str:
+def with_calls(text: str, loops: bool = False) -> str:
     """`text` with calls in place of the inlined bodies of long functions.
 
-    For code that is not inside a vectorised loop: a body inlined at hundreds of places makes the
-    compiler slow and the code large, and gains nothing.
+    A body inlined at hundreds of places makes the compiler slow and the code large, and gains
+    nothing. In code without `loops` every long function is called; in vectorised loops those that
+    would be inlined too often, which keep their vector form.
     """
     table = function_table()
+    counts = Counter(_NAME.findall(text))
     for name in names_in(text):
-        if table[name].flops >= CALL_FLOPS:
+        flops = table[name].flops
+        often = table[name].vectorises and flops * counts[name] > INLINED_FLOPS
+        if flops >= CALL_FLOPS and (often or not loops):
             text = re.sub(rf"\bstax_{name}\(", f"call_{name}(", text)
     return text
 
@@ -152,10 +158,12 @@ def call_definitions(text: str) -> str:
     """Definitions of the functions that `with_calls` introduced into `text`."""
     parts = []
     for name in called_names(text):
-        body = function_table()[name].text
-        found = re.search(_PROTOTYPE.format(name=name), body, re.MULTILINE)
+        function = function_table()[name]
+        found = re.search(_PROTOTYPE.format(name=name), function.text, re.MULTILINE)
         assert found is not None, name
         arguments = ", ".join(p.split()[-1] for p in found["parameters"].split(","))
+        if function.vectorises:
+            parts.append("#pragma omp declare simd notinbranch\n")
         parts.append(
             f"static __attribute__((noinline)) {found['result']}call_{name}"
             f"({found['parameters']}) {{ return stax_{name}({arguments}); }}\n"
