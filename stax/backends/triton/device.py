@@ -41,6 +41,7 @@ class Machine(Protocol):
 
     name: str
     index: int
+    compiles: bool  # whether it runs machine code
 
     def allocate(self, nbytes: int, label: str) -> int:
         """The address of fresh memory."""
@@ -124,6 +125,8 @@ class CudaFunction:
 
 class CudaDevice:
     """One NVIDIA device, used through its primary context on a stream of its own."""
+
+    compiles = True
 
     def __init__(self, drive: Driver, index: int) -> None:
         self.driver = drive
@@ -347,6 +350,11 @@ def machine(index: int = 0) -> Machine:
                 )
             found = _machines[index] = CudaDevice(drive, index)
         return found
+
+
+def installed(index: int = 0) -> Machine | None:
+    """The machine that programs run on, if one was looked for or installed already."""
+    return _machines.get(index)
 
 
 def install(made: Machine | None, index: int = 0) -> None:

@@ -326,8 +326,8 @@ class Emitter:
         texts = tuple(v.text for v in operands)
         types = tuple(v.dtype for v in operands)
         text = spelling(row, types, "triton", texts, **params)
-        key = (row.name, texts, attrs, types[row.operand])
-        return self.define(key, text, dtype, axes, interval)
+        made = (row.name, texts, attrs, types[row.operand])
+        return self.define(made, text, dtype, axes, interval)
 
     def _load(
         self,

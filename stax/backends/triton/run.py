@@ -16,7 +16,7 @@ import numpy as np
 
 from stax.backends.triton.array import DeviceArray, put
 from stax.backends.triton.build import cached_image, image_of, target_of
-from stax.backends.triton.device import Function, Machine, machine
+from stax.backends.triton.device import Function, Machine, installed, machine
 from stax.backends.triton.kernel import KernelSource
 from stax.backends.triton.program import (
     Block,
@@ -55,7 +55,7 @@ class TritonProgram:
         self.source = source
         self.device = device
         self._timings = timings
-        self._machine = on
+        self._machine = on or installed()
         self._functions: dict[str, Function] = {}
         self._constants: list[DeviceArray] = []
         self._graphs: dict[tuple[int, ...], Any] = {}
@@ -63,7 +63,7 @@ class TritonProgram:
         target_of(device)
         self.kernels = dict(source.functions)
         self.from_cache = True
-        if on is None or not hasattr(on, "interprets"):
+        if self._machine is None or self._machine.compiles:
             start = time.perf_counter()
             self._build()
             timings["compiler"] = time.perf_counter() - start
@@ -90,7 +90,7 @@ class TritonProgram:
         """
         if self._machine is None:
             found = machine(0)
-            if found.name != self.device and not hasattr(found, "interprets"):
+            if found.name != self.device:
                 raise DeviceError(
                     f"the program is compiled for {self.device}; device 0 is {found.name}",
                     hint=f"lower with device={found.name!r}",

@@ -1,0 +1,173 @@
+"""Kinds of kernels, run in the interpreter on memory with guard pages, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stax
+import stax.numpy as snp
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((37, 100)).astype(np.float32)
+B = RNG.random((5, 33)) < 0.5
+I = RNG.integers(-37, 37, 50)
+
+
+def check(f, *args, rtol=2e-5, atol=1e-5):
+    """`f` by the Triton back end gives what NumPy gives."""
+    wanted = f(*args)
+    found = stax.jit(f, backend="triton")(*args)
+    for a, b in zip(stax.tree.leaves(found), stax.tree.leaves(wanted), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(
+            np.asarray(a).astype(np.float64), np.asarray(b).astype(np.float64), rtol, atol
+        )
+
+
+KERNELS = {
+    "pointwise": (lambda x: np.tanh(x) * 2 + x, X),
+    "broadcast": (lambda x, y: x * y[:, None], X, X[:, 0]),
+    "transposed": (lambda x, y: x.T + y, X[:, :64], X[:, :64].T.copy()),
+    "three orders": (
+        lambda x, y, z: x.transpose(2, 1, 0) + y.transpose(0, 2, 1) + z,
+        RNG.random((9, 10, 11)), RNG.random((11, 9, 10)), RNG.random((11, 10, 9)),
+    ),
+    "row sums": (lambda x: x.sum(1), X),
+    "column sums": (lambda x: x.sum(0), X),
+    "whole sum": (lambda x: x.sum(), X),
+    "softmax": (lambda x: stax.nn.softmax(x, axis=-1), X),
+    "long softmax": (lambda x: stax.nn.softmax(x, axis=-1), np.tile(X[:3], (1, 100))),
+    "long row": (lambda x: (x * x).sum(-1), np.tile(X[:3], (1, 200))),
+    "long column": (lambda x: (x * x).sum(0), np.tile(X[:, :3], (300, 1))),
+    "variance": (lambda x: np.var(x, axis=1), X),
+    "long variance": (lambda x: np.var(x), np.tile(X, (3, 3))),
+    "argmax": (lambda x: (np.argmax(x, 1), np.argmin(x, 0), np.argmax(x)), X),
+    "any all": (lambda b: (b.any(1), b.all(0), b.sum(), (~b).any()), B),
+    "max min": (lambda x: (x.max(), x.min(1), x.max(0)), X),
+    "nan": (lambda x: (x.max(1), np.argmax(x, 1), np.minimum(x, 0)),
+            np.where(X > 2, np.nan, X).astype(np.float32)),
+    "cumsum": (lambda x: np.cumsum(x, 1), X),
+    "long cumsum": (lambda x: np.cumsum(x), np.tile(X[0], 25).astype(np.float64)),
+    "column cumprod": (lambda x: np.cumprod(x, 0), 1 + X / 10),
+    "gather": (lambda x, i: x[i] * 2, X, I),
+    "take along": (lambda x, i: np.take_along_axis(x, i, 1), X, np.argsort(X, 1)[:, :7]),
+    "matmul": (lambda x, y: x @ y.T, X, X),
+    "batched": (lambda x: x @ x.transpose(0, 2, 1), RNG.random((3, 20, 24)).astype(np.float32)),
+    "double matmul": (lambda x: x @ x.T, X.astype(np.float64)),
+    "concatenate": (lambda x, y: np.concatenate([x, y * 2, x]), X, X),
+    "pad": (lambda x: np.pad(x, 2), X),
+    "integers": (lambda i: (i // 7, i % 7, i * i, -i, abs(i), i << 2, i >> 1, i ^ 3), I),
+    "unsigned": (lambda i: (i // 7, i % 7, i * i, i << 2, i >> 1), (I & 255).astype(np.uint8)),
+    "floats": (lambda x: (x // 0.3, x % 0.3, np.sign(x), np.floor(x), x ** 3, 1 / x), X),
+    "half": (lambda x: (np.exp(x) + x).astype(np.float16), X.astype(np.float16)),
+    "conversion": (lambda x: (x.astype(np.int32), x.astype(np.int8), x > 0, x.astype("f2")), X),
+    "layer norm": (
+        lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5), X),
+    "one point": (lambda x: (np.exp(x), x.sum()), np.float32(2)),
+    "empty": (lambda x: (x * 2, x.sum()), np.zeros((0, 3), np.float32)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernel(name):
+    f, *args = KERNELS[name]
+    tolerance = {"half": 2e-3, "long variance": 1e-4}.get(name, 2e-5)
+    check(f, *args, rtol=tolerance, atol=tolerance)
+
+
+def scattered(kind):
+    def f(x, i, u):
+        return getattr(snp.asarray(x).at[i] if False else stax.at(x)[i], kind)(u)
+
+    return f
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int16, np.float16])
+@pytest.mark.parametrize("kind", ["set", "add", "multiply", "min", "max"])
+def test_scatter_with_repeated_places(kind, dtype):
+    x = (RNG.integers(1, 4, 37)).astype(dtype)
+    u = (RNG.integers(1, 4, 50)).astype(dtype)
+    small = I[:9] if kind == "multiply" else I
+    check(scattered(kind), x, small, u[: small.size])
+
+
+def test_index_out_of_bounds_raises():
+    f = stax.jit(lambda x, i: x[i].sum(), backend="triton")
+    with pytest.raises(IndexError, match=r"size 37 \(valid: -37 to 36\)"):
+        f(X, np.array([0, 37]))
+    np.testing.assert_allclose(f(X, np.array([0, 36])), X[[0, 36]].sum(), rtol=1e-5)
+
+
+def test_gradients_of_a_layer():
+    def loss(w, b, x):
+        h = stax.nn.gelu(x @ w + b)
+        return (stax.nn.softmax(h, -1) * h).sum()
+
+    w = RNG.standard_normal((20, 24)).astype(np.float32)
+    b = RNG.standard_normal(24).astype(np.float32)
+    x = RNG.standard_normal((16, 20)).astype(np.float32)
+    found = stax.jit(stax.grad(loss, argnums=(0, 1, 2)), backend="triton")(w, b, x)
+    for a, c in zip(found, stax.grad(loss, argnums=(0, 1, 2))(w, b, x), strict=True):
+        np.testing.assert_allclose(a, c, rtol=1e-3, atol=1e-4)
+
+
+def test_loops_and_branches():
+    def scan(x):
+        def step(c, row):
+            return c * 0.5 + row, c.sum()
+
+        return stax.lax.scan(step, np.zeros(5, np.float32), x)
+
+    x = X[:, :5]
+    carry, sums = stax.jit(scan, backend="triton")(x)
+    want, expected = scan(x)
+    np.testing.assert_allclose(carry, want, rtol=1e-5)
+    np.testing.assert_allclose(sums, expected, rtol=1e-4, atol=1e-5)
+
+    def halve(x):
+        return stax.lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2, x)
+
+    y = np.abs(X[0])
+    np.testing.assert_allclose(stax.jit(halve, backend="triton")(y), halve(y), rtol=1e-5)
+
+    def choose(x, k):
+        return stax.lax.cond(k > 0, lambda v: v + 1, lambda v: v * 2, x)
+
+    for k in (0, 1):
+        got = stax.jit(choose, backend="triton")(y, k)
+        np.testing.assert_allclose(got, choose(y, k), rtol=1e-6)
+
+
+def test_random_bits_are_those_of_numpy():
+    key = stax.random.key(3)
+
+    def draw(key):
+        return stax.random.uniform(key, (33, 7)), stax.random.normal(key, (50,))
+
+    for a, b in zip(stax.jit(draw, backend="triton")(key), draw(key), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_fallbacks_run_on_the_host():
+    a = X[:9, :9] @ X[:9, :9].T + 9 * np.eye(9, dtype=np.float32)
+    found = stax.jit(lambda a: np.linalg.eigvalsh(a) * 2, backend="triton")(a)
+    np.testing.assert_allclose(found, np.linalg.eigvalsh(a) * 2, rtol=1e-4)
+
+
+def test_memory_is_given_back(machine):
+    f = stax.jit(lambda x: stax.nn.softmax(x, -1).sum(0), backend="triton")
+    f(X)
+    before = len(machine.live)
+    for _ in range(20):
+        f(X)
+    assert len(machine.live) == before
+
+
+def test_device_arrays_go_in_and_out():
+    f = stax.jit(lambda x: np.exp(x) + 1, backend="triton")
+    y = f(f(X * 0))
+    assert type(y).__name__ == "DeviceArray"
+    assert (y.shape, y.dtype, y.ndim) == (X.shape, X.dtype, 2)
+    np.testing.assert_allclose(y.to_numpy(), np.exp(2) + 1, rtol=1e-6)
+    assert float(stax.jit(lambda x: x.sum(), backend="triton")(y)) > 0
