@@ -144,9 +144,8 @@ STAX_INLINE float stax_log_reduce_f32(float k, float f) {
     a = __builtin_fmaf(b, z, a);
     c = __builtin_fmaf(d, z, c);
     a = __builtin_fmaf(c, z * z, a);
-    a = __builtin_fmaf(a, f, -0.5f);
-    float low = __builtin_fmaf(a, z, k * -0x1.05c61p-29f);
-    return __builtin_fmaf(k, 0x1.62e43p-1f, f + low);
+    float low = __builtin_fmaf(-0.5f, z, k * -0x1.05c61p-29f);
+    return __builtin_fmaf(k, 0x1.62e43p-1f, f) + __builtin_fmaf(a, z * f, low);
 }
 //: log_f32 26
 STAX_INLINE float stax_log_f32(float x) {
@@ -202,13 +201,13 @@ STAX_INLINE float stax_erf_f32(float x) {
     float a = __builtin_fabsf(x);
     a = a > 3.95f ? 3.95f : a;
     float w = a * a;
-    float b = __builtin_fmaf(0x1.36ce24p-17f, w, __builtin_fmaf(-0x1.edae3ap-14f, a, 0x1.4be922p-11f));
-    float c = __builtin_fmaf(-0x1.b51e94p-10f, a, 0x1.515fecp-13f);
-    float d = __builtin_fmaf(0x1.39cca4p-6f, a, -0x1.a4fa4ap-4f);
-    d = __builtin_fmaf(__builtin_fmaf(b, w, c), w, d);
-    d = __builtin_fmaf(d, a, -0x1.45f2fap-1f);
-    d = __builtin_fmaf(d, a, 0x1.d098dcp-25f);
-    float y = __builtin_fmaf(a, -0x1.20dd76p+0f, a * d);
+    float b = __builtin_fmaf(0x1.36ce24p-17f, a, -0x1.edae3ap-14f);
+    float c = __builtin_fmaf(0x1.4be922p-11f, a, -0x1.b51e94p-10f);
+    float d = __builtin_fmaf(0x1.515fecp-13f, a, 0x1.39cca4p-6f);
+    float u = __builtin_fmaf(-0x1.a4fa4ap-4f, a, -0x1.45f2fap-1f);
+    u = __builtin_fmaf(d, w, u);
+    u = __builtin_fmaf(__builtin_fmaf(b, w, c), w * w, u);
+    float y = __builtin_fmaf(a, -0x1.20dd76p+0f, __builtin_fmaf(u, w, a * 0x1.d098dcp-25f));
     float t = __builtin_fmaf(y, 0x1.715476p+0f, 0x1.8p23f);
     float n = t - 0x1.8p23f;
     float r = __builtin_fmaf(n, -0x1.62e43p-1f, y);
