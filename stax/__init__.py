@@ -8,125 +8,10 @@ spelled out.
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from stax import config, debug, dtypes, errors, lax, numpy, tree, typing
-from stax.core import text as _text
-from stax.core.graph import Graph
-from stax.dtypes import float0
-from stax.errors import StaxError
-from stax.numpy.at import at
-from stax.placement import (
-    block_until_ready,
-    default_backend,
-    device_count,
-    device_get,
-    device_put,
-    devices,
-    local_device_count,
-    local_devices,
-)
-from stax.transforms.callbacks import pure_callback
-from stax.transforms.chains import Binomial
-from stax.transforms.checkpoint import (
-    checkpoint,
-    checkpoint_name,
-    checkpoint_policies,
-    checkpoint_sequential,
-    remat,
-)
-from stax.transforms.compile_time import (
-    debug_nans,
-    disable_jit,
-    ensure_compile_time_eval,
-    named_call,
-    named_scope,
-)
-from stax.transforms.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
-from stax.transforms.grad import (
-    grad,
-    hessian,
-    hvp,
-    jacfwd,
-    jacobian,
-    jacrev,
-    jvp,
-    linear_transpose,
-    linearize,
-    value_and_grad,
-    vjp,
-)
-from stax.transforms.inspect import ShapeDtypeStruct, eval_shape, make_ir, make_jaxpr
-from stax.transforms.jit import jit
-from stax.transforms.joint import JointGraph, joint_graph
-from stax.transforms.vmap import vmap
-from stax.typing import Array
-
 if TYPE_CHECKING:
-    from stax import nn, random, scipy
+    from stax.api import *  # noqa: F403 - its __all__ is the list of names
 
 __version__ = "0.1.0.dev0"
-
-__all__ = [
-    "Array",
-    "Binomial",
-    "Graph",
-    "JointGraph",
-    "ShapeDtypeStruct",
-    "StaxError",
-    "at",
-    "block_until_ready",
-    "checkpoint",
-    "checkpoint_name",
-    "checkpoint_policies",
-    "checkpoint_sequential",
-    "closure_convert",
-    "config",
-    "custom_gradient",
-    "custom_jvp",
-    "custom_vjp",
-    "debug",
-    "debug_nans",
-    "default_backend",
-    "device_count",
-    "device_get",
-    "device_put",
-    "devices",
-    "disable_jit",
-    "dtypes",
-    "ensure_compile_time_eval",
-    "errors",
-    "eval_shape",
-    "float0",
-    "grad",
-    "hessian",
-    "hvp",
-    "jacfwd",
-    "jacobian",
-    "jacrev",
-    "jit",
-    "joint_graph",
-    "jvp",
-    "lax",
-    "linear_transpose",
-    "linearize",
-    "local_device_count",
-    "local_devices",
-    "make_ir",
-    "make_jaxpr",
-    "named_call",
-    "named_scope",
-    "nn",
-    "numpy",
-    "pure_callback",
-    "random",
-    "remat",
-    "scipy",
-    "tree",
-    "typing",
-    "value_and_grad",
-    "vjp",
-    "vmap",
-]
-del _text
 
 _ON_DEMAND = frozenset(
     {
@@ -146,7 +31,22 @@ _ON_DEMAND = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    """The subpackages that are imported when they are first named."""
+    """Import a subpackage, or all public names together, when one is first named.
+
+    `import stax` alone costs nothing, wherever it stands.
+    """
     if name in _ON_DEMAND:
         return _import_module(f"stax.{name}")
-    raise AttributeError(f"module 'stax' has no attribute {name!r}")
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(f"module 'stax' has no attribute {name!r}")
+    api = _import_module("stax.api")
+    names = globals()
+    names["__all__"] = [*api.__all__, "nn", "random", "scipy"]
+    names.update((public, getattr(api, public)) for public in api.__all__)
+    if name not in names:
+        raise AttributeError(f"module 'stax' has no attribute {name!r}")
+    return names[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__"), *_ON_DEMAND})

@@ -1,0 +1,115 @@
+"""The public names of stax, imported together the first time one of them is used."""
+
+from stax import config, debug, dtypes, errors, lax, numpy, tree, typing
+from stax.core import text as _text
+from stax.core.graph import Graph
+from stax.dtypes import float0
+from stax.errors import StaxError
+from stax.numpy.at import at
+from stax.placement import (
+    block_until_ready,
+    default_backend,
+    device_count,
+    device_get,
+    device_put,
+    devices,
+    effects_barrier,
+    local_device_count,
+    local_devices,
+)
+from stax.transforms.callbacks import pure_callback
+from stax.transforms.chains import Binomial
+from stax.transforms.checkpoint import (
+    checkpoint,
+    checkpoint_name,
+    checkpoint_policies,
+    checkpoint_sequential,
+    remat,
+)
+from stax.transforms.compile_time import (
+    debug_nans,
+    disable_jit,
+    ensure_compile_time_eval,
+    named_call,
+    named_scope,
+)
+from stax.transforms.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
+from stax.transforms.grad import (
+    grad,
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linear_transpose,
+    linearize,
+    value_and_grad,
+    vjp,
+)
+from stax.transforms.inspect import ShapeDtypeStruct, eval_shape, make_ir, make_jaxpr
+from stax.transforms.jit import jit
+from stax.transforms.joint import JointGraph, joint_graph
+from stax.transforms.vmap import vmap
+from stax.typing import Array
+
+__all__ = [
+    "Array",
+    "Binomial",
+    "Graph",
+    "JointGraph",
+    "ShapeDtypeStruct",
+    "StaxError",
+    "at",
+    "block_until_ready",
+    "checkpoint",
+    "checkpoint_name",
+    "checkpoint_policies",
+    "checkpoint_sequential",
+    "closure_convert",
+    "config",
+    "custom_gradient",
+    "custom_jvp",
+    "custom_vjp",
+    "debug",
+    "debug_nans",
+    "default_backend",
+    "device_count",
+    "device_get",
+    "device_put",
+    "devices",
+    "disable_jit",
+    "dtypes",
+    "effects_barrier",
+    "ensure_compile_time_eval",
+    "errors",
+    "eval_shape",
+    "float0",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jit",
+    "joint_graph",
+    "jvp",
+    "lax",
+    "linear_transpose",
+    "linearize",
+    "local_device_count",
+    "local_devices",
+    "make_ir",
+    "make_jaxpr",
+    "named_call",
+    "named_scope",
+    "numpy",
+    "pure_callback",
+    "remat",
+    "tree",
+    "typing",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]
+del _text
