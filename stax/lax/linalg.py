@@ -93,7 +93,8 @@ def qr(x: Array, *, pivoting: bool = False, full_matrices: bool = True, **_: Any
             "column pivoting is not traced", op="qr", where=user_source() or None,
             hint="use scipy.linalg.qr on plain arrays",
         )  # fmt: skip
-    return factor.qr(*matrices("qr", x), complete=bool(full_matrices))
+    (a,) = matrices("qr", x)
+    return factor.qr(a, complete=bool(full_matrices))
 
 
 def svd(x: Array, *, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:

@@ -116,7 +116,7 @@ def _known(computation: Any, x: Array, init: Any, params: dict[str, Any]) -> Arr
     same = np.asarray(init) == rows.identity_of(op, dtype)
     if op != "add" and is_float(dtype):
         # Starting with the least finite number is meant as minus infinity.
-        limits = ml_dtypes.finfo(dtype)
+        limits: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
         same = same or init == (limits.min if op == "maximum" else limits.max)
     return _ROWS[op](x, **params) if same else None
 

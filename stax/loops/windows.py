@@ -8,7 +8,7 @@ whose element outside the array is the monoid's identity, or, for positions, a r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def window_reduction(
     places = contiguous_strides(shape)
 
     def element(index: Index, rindex: Index) -> tuple[Value, ...]:
-        tap = [0] * len(window)
+        tap: list[Any] = [0] * len(window)
         for k, e in zip(over, rindex, strict=True):
             tap[k] = e
         inside: Value = None

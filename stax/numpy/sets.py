@@ -6,19 +6,30 @@ Output: the elements themselves are gathered, so they keep their derivatives.
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stax.core.aval import aval_of
+from stax.core.source import user_source
 from stax.core.trace import as_traced
+from stax.dtypes import is_inexact
+from stax.errors import ShapeError
+from stax.numpy.creation import full, zeros
 from stax.numpy.manipulation import concatenate
-from stax.numpy.promotion import coerce
+from stax.numpy.promotion import as_dtype, coerce
 from stax.numpy.rearranging import along
 from stax.numpy.registration import axis_index, implements, operand, strong
 from stax.numpy.selection import known
 from stax.primitives import elementwise as el
+from stax.primitives.casts import convert
+from stax.primitives.cumulative import cumsum
+from stax.primitives.dynamic_slices import searchsorted
+from stax.primitives.indexing import gather, scatter
 from stax.primitives.reductions import reduce_any
+from stax.primitives.shapes import iota, slice_axis
+from stax.primitives.sorting import sort as sort_rows
 from stax.primitives.views import reshape
 
 __all__ = [
@@ -35,6 +46,7 @@ __all__ = [
 ]
 
 Array = Any
+INT64 = np.dtype(np.int64)
 
 
 def _flat(a: Any, op: str) -> Array:
@@ -43,7 +55,7 @@ def _flat(a: Any, op: str) -> Array:
 
 
 @implements(np.unique)
-def unique(
+def _unique(
     ar: Any,
     return_index: bool = False,
     return_inverse: bool = False,
@@ -64,6 +76,69 @@ def unique(
     wanted = ((return_index, index), (return_inverse, inverse), (return_counts, counts))
     extra = [as_traced(v) for flag, v in wanted if flag]
     return (out, *extra) if extra else out
+
+
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The sorted distinct elements; as `numpy.unique`, or `size` of them.
+
+    With `size`, which traced arrays need, the result is cut or filled to that many elements:
+    values with `fill_value` (the smallest element), counts with 0, indices with that of the first.
+    """
+    flags = (return_index, return_inverse, return_counts)
+    if size is None:
+        # Older releases of NumPy do not know `sorted`; its default is what they do.
+        return _unique(ar, *flags, axis, equal_nan=equal_nan)
+    if axis is not None:
+        raise ShapeError(
+            "size= needs axis=None: rows are not compared in compiled code",
+            op="unique",
+            where=user_source() or None,
+        )
+    found = _of_size(operand(ar, "unique"), operator.index(size), fill_value, equal_nan)
+    wanted = [v for flag, v in zip(flags, found[1:], strict=True) if flag]
+    return (found[0], *wanted) if wanted else found[0]
+
+
+def _of_size(
+    x: Array, size: int, fill_value: Any, equal_nan: bool
+) -> tuple[Array, Array, Array, Array]:
+    """Values, indices, inverse and counts of the first `size` distinct elements."""
+    flat = _flat(x, "unique")
+    n = flat.shape[0]
+    if n == 0:
+        fill = 0 if fill_value is None else fill_value
+        nothing = zeros(size, np.int64)
+        return full(size, fill, aval_of(flat).dtype), nothing, zeros(x.shape, np.int64), nothing
+    ordered, order = sort_rows((flat, iota((n,))), 0)
+    before, after = slice_axis(ordered, 0, 0, n - 1), slice_axis(ordered, 0, 1, n)
+    differs = el.ne(before, after)
+    if equal_nan and is_inexact(aval_of(flat).dtype):
+        same = el.logical_and(el.ne(before, before), el.ne(after, after))
+        differs = el.logical_and(differs, el.logical_not(same))
+    starts = concatenate([np.ones(1, bool), differs], 0)
+    rank = el.sub(cumsum(convert(starts, INT64), 0), INT64.type(1))
+    places = searchsorted(rank, np.arange(size + 1), side="left")
+    first, following = slice_axis(places, 0, 0, size), slice_axis(places, 0, 1, size + 1)
+    exists = el.lt(first, np.int64(n))
+    at = el.select(exists, first, np.int64(0))
+    values = gather(ordered, [at], [0], "promise")
+    if fill_value is not None:
+        values = el.select(exists, values, as_dtype(fill_value, aval_of(values).dtype))
+    index = gather(order, [at], [0], "promise")
+    inverse = scatter(zeros(n, np.int64), rank, [order], [0], "set", unique=True, mode="promise")
+    counts = el.select(exists, el.sub(following, first), np.int64(0))
+    return values, index, reshape(inverse, x.shape), counts
 
 
 class UniqueAllResult(NamedTuple):

@@ -355,7 +355,7 @@ def _conv_cost(in_avals: Any, out_avals: Any, params: Any) -> int:
     _, rhs, _ = params["dimension_numbers"]
     w = in_avals[1]
     taps = w.shape[rhs[1]] * math.prod(w.shape[k] for k in rhs[2:])
-    return 2 * int(out_avals[0].size) * taps
+    return 2 * int(out_avals[0].size) * int(taps)
 
 
 conv_p = Primitive(

@@ -97,7 +97,7 @@ def _fft_impl(x: Any, *, axes: Axes, inverse: bool) -> Any:
     return np.fft.fftn(x, axes=axes)
 
 
-fft_p = _row(
+fft_p: Primitive = _row(
     "fft",
     _fft_aval,
     _fft_impl,

@@ -58,14 +58,20 @@ def _masked(x: Any, mask: Any) -> Any:
     return el.select(mask, x, scalar_zero(aval_of(x).dtype))
 
 
+def _below(x: Any, k: int) -> Any:
+    """True up to the k-th diagonal."""
+    m, n = x.shape[-2:]
+    return np.tri(m, n, k, dtype=bool)
+
+
 def tril(x: Any, k: int = 0) -> Any:
     """The lower triangles, up to the k-th diagonal."""
-    return _masked(x, np.tri(*x.shape[-2:], k, dtype=bool))
+    return _masked(x, _below(x, k))
 
 
 def triu(x: Any, k: int = 0) -> Any:
     """The upper triangles, from the k-th diagonal."""
-    return _masked(x, ~np.tri(*x.shape[-2:], k - 1, dtype=bool))
+    return _masked(x, ~_below(x, k - 1))
 
 
 def diagonal_of(x: Any) -> Any:

@@ -123,7 +123,7 @@ lu_p = matrix_row(
 
 def lu(a: Any) -> tuple[Any, Any, Any]:
     """L and U packed in one matrix, the row exchanges (LAPACK's, from 0), and the permutation."""
-    return bind(lu_p, a)  # type: ignore[return-value]  # three results
+    return bind(lu_p, a)
 
 
 def _permutation_aval(pivots: Aval, *, size: int) -> Aval:
@@ -224,4 +224,4 @@ def qr(a: Any, complete: bool = False) -> tuple[Any, Any]:
     Raises:
       ShapeError: `a` is not a stack of matrices.
     """
-    return bind(qr_p, a, complete=complete)  # type: ignore[return-value]  # two results
+    return bind(qr_p, a, complete=complete)

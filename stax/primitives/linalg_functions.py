@@ -195,7 +195,7 @@ def _schur_aval(a: Aval, *, complex_form: bool) -> tuple[Aval, Aval]:
 
 def _schur_impl(a: Any, *, complex_form: bool) -> tuple[Any, Any]:
     form = scipy_linalg("schur").schur
-    return per_matrix(lambda x: tuple(form(x, "complex" if complex_form else "real")), a)  # type: ignore[no-any-return]  # a pair
+    return per_matrix(lambda x: tuple(form(x, "complex" if complex_form else "real")), a)
 
 
 schur_p = matrix_row(
@@ -209,7 +209,7 @@ schur_p = matrix_row(
 
 def schur(a: Any, complex_form: bool = False) -> tuple[Any, Any]:
     """The Schur form T and its vectors Z, a = Z T Z^H; it has no derivative here."""
-    return bind(schur_p, a, complex_form=complex_form)  # type: ignore[return-value]  # two results
+    return bind(schur_p, a, complex_form=complex_form)
 
 
 # ------------------------------------------------------------------------------------ banded

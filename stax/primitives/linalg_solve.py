@@ -325,4 +325,4 @@ slogdet_p = matrix_row(
 
 def slogdet(a: Any) -> tuple[Any, Any]:
     """The signs (or phases) of the determinants and the logarithms of their absolute values."""
-    return bind(slogdet_p, a)  # type: ignore[return-value]  # two results
+    return bind(slogdet_p, a)

@@ -87,7 +87,7 @@ def eigh(a: Any, lower: bool = True) -> tuple[Any, Any]:
 
     The derivative takes the Hermitian part of the tangent.
     """
-    return bind(eigh_p, a, lower=lower)  # type: ignore[return-value]  # two results
+    return bind(eigh_p, a, lower=lower)
 
 
 def _eigvalsh_aval(a: Aval, *, lower: bool) -> Aval:
@@ -156,7 +156,7 @@ eig_p = matrix_row("eig", abstract_eval=_eig_aval, impl=_eig_impl, jvp=_eig_jvp,
 
 def eig(a: Any) -> tuple[Any, Any]:
     """Eigenvalues and right eigenvectors of square matrices; always complex."""
-    return bind(eig_p, a)  # type: ignore[return-value]  # two results
+    return bind(eig_p, a)
 
 
 def _eigvals_aval(a: Aval) -> Aval:
@@ -248,7 +248,7 @@ svd_p = matrix_row(
 
 def svd(a: Any, full: bool = False) -> tuple[Any, Any, Any]:
     """U, the singular values (descending) and V^H; complete bases when `full`."""
-    return bind(svd_p, a, full=full)  # type: ignore[return-value]  # three results
+    return bind(svd_p, a, full=full)
 
 
 def _svdvals_aval(a: Aval) -> Aval:

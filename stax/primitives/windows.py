@@ -132,7 +132,7 @@ def identity_of(op: str, dtype: Any) -> Any:
 
 
 def _cost(in_avals: Any, out_avals: Any, params: Any) -> int:
-    return int(out_avals[0].size) * math.prod(params["window"])
+    return int(out_avals[0].size) * int(math.prod(params["window"]))
 
 
 # ---------------------------------------------------------------------------------------- sum
@@ -188,7 +188,7 @@ def _spread_blocks(ct: Any, aval: Aval, window: Axes, padding: Pairs) -> Any:
     return pad(whole, scalar_zero(aval.dtype), low, high)
 
 
-window_sum_p = linear_shape_op(
+window_sum_p: Primitive = linear_shape_op(
     "window_sum",
     family="window",
     abstract_eval=_sum_aval,
@@ -230,7 +230,7 @@ def _position_impl(x: Any, *, kind: str, **params: Any) -> Any:
     return np.where(found.any(-1), found.argmax(-1), np.iinfo(np.int64).max)
 
 
-window_position_p = Primitive(
+window_position_p: Primitive = Primitive(
     "window_position",
     family="window",
     abstract_eval=_position_aval,
@@ -308,7 +308,7 @@ def _extreme_row(kind: str) -> Primitive:
         position = bind1(window_position_p, primals[0], kind=kind, **params)
         return _read_at(tangents[0], position, params)
 
-    row = Primitive(
+    row: Primitive = Primitive(
         name,
         family="window",
         abstract_eval=abstract,

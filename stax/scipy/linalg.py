@@ -202,7 +202,8 @@ def qr(a: Array, *, mode: str = "full", pivoting: bool = False, **_: Any) -> Any
             op="qr",
             where=user_source() or None,
         )
-    q, r = factor.qr(*matrices("qr", a), complete=mode != "economic")
+    (x,) = matrices("qr", a)
+    q, r = factor.qr(x, complete=mode != "economic")
     return (r,) if mode == "r" else (q, r)
 
 
@@ -254,7 +255,8 @@ def eigh_tridiagonal(d: Array, e: Array, *, eigvals_only: bool = False, **_: Any
 
 def schur(a: Array, output: str = "real") -> tuple[Array, Array]:
     """The Schur form T and vectors Z of a = Z T Z^H; without a derivative."""
-    return functions.schur(*matrices("schur", a), complex_form=output == "complex")
+    (x,) = matrices("schur", a)
+    return functions.schur(x, complex_form=output == "complex")
 
 
 def polar(a: Array, side: str = "right", **_: Any) -> tuple[Array, Array]:

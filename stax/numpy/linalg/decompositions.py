@@ -111,7 +111,8 @@ def eigh(a: Array, UPLO: str = "L") -> Any:
 @implements(np.linalg.eigvalsh)
 def eigvalsh(a: Array, UPLO: str = "L") -> Array:
     """Eigenvalues of Hermitian matrices; as `numpy.linalg.eigvalsh`."""
-    return spectral.eigvalsh(*matrices("eigvalsh", a), _is_lower(UPLO))
+    (x,) = matrices("eigvalsh", a)
+    return spectral.eigvalsh(x, _is_lower(UPLO))
 
 
 @implements(np.linalg.eig)
