@@ -11,8 +11,6 @@ __all__ = ["ROWS", "THROUGH_F64", "through_f64"]
 
 # Functions whose float version is the double one, rounded: name -> (operands, flops).
 THROUGH_F64: dict[str, tuple[int, int]] = {
-    "log2": (1, 60),
-    "log10": (1, 60),
     "sinh": (1, 100),
     "asinh": (1, 100),
     "acosh": (1, 100),
@@ -287,14 +285,22 @@ STAX_INLINE float stax_tan_f32(float x) {
 //: pow_f32 70
 STAX_INLINE float stax_pow_f32(float x, float y) {
     double a = __builtin_fabs((double)x), b = (double)y;
-    stax_split_f64 v = stax_log_split_f64(a);
-    double half_square = 0.5 * v.f * v.f;
-    double tail = stax_log_tail_f64(v.f, half_square);
-    double l = __builtin_fma(v.k, 0x1.62e42fefa39efp-1, v.f - (half_square - tail));
-    double p = b * l;
+    stax_split_f64 v = stax_log_single_f64(a);
+    double p = b * stax_pow_log_f64(a, __builtin_fma(v.k, 0x1.62e42fefa39efp-1, v.f));
     p = p > 200.0 ? 200.0 : p;
     p = p < -200.0 ? -200.0 : p;
-    return (float)stax_pow_fix_f64((double)x, b, stax_exp_core_f64(p, 0.0, -0.0));
+    return (float)stax_pow_fix_f64((double)x, b, stax_exp_single_f64(p));
+}
+//: log2_f32 36
+STAX_INLINE float stax_log2_f32(float x) {
+    stax_split_f64 v = stax_log_single_f64((double)x);
+    return stax_log_fix_f32(x, (float)__builtin_fma(v.f, 0x1.71547652b82fep+0, v.k));
+}
+//: log10_f32 36
+STAX_INLINE float stax_log10_f32(float x) {
+    stax_split_f64 v = stax_log_single_f64((double)x);
+    double y = __builtin_fma(v.f, 0x1.bcb7b1526e50ep-2, v.k * 0x1.34413509f79ffp-2);
+    return stax_log_fix_f32(x, (float)y);
 }
 //: hypot_f32 10
 STAX_INLINE float stax_hypot_f32(float x, float y) {

@@ -76,6 +76,18 @@ STAX_INLINE double stax_exp_low_f64(double x) {
     r = __builtin_fma(-n, 0x1.abc9e3b39803fp-56, r);
     return stax_ldexp_f64(__builtin_fma(stax_exp_terms_f64(r), r * r, 1.0 + r), t);
 }
+//: exp_single_f64 18
+// exp(x) for |x| <= 700, to single precision
+STAX_INLINE double stax_exp_single_f64(double x) {
+    double t = __builtin_fma(x, 0x1.71547652b82fep+0, 0x1.8p52);
+    double r = __builtin_fma(0x1.8p52 - t, 0x1.62e42fefa39efp-1, x);
+    double z = r * r;
+    double a = __builtin_fma(0x1.55549105765a7p-3, r, 0x1.fffffb97b10cbp-2);
+    double b = __builtin_fma(0x1.123a1e073b02cp-7, r, 0x1.5558f2eb847c0p-5);
+    a = __builtin_fma(__builtin_fma(0x1.6a23d46c82de0p-10, z, b), z, a);
+    double s = stax_from_bits_f64((stax_bits_f64(t) << 52) + 0x3ff0000000000000ull);
+    return __builtin_fma(a, z, 1.0 + r) * s;
+}
 //: exp_f64 22
 STAX_INLINE double stax_exp_f64(double x) {
     double y = stax_exp_low_f64(x);
@@ -118,6 +130,23 @@ STAX_INLINE stax_split_f64 stax_log_split_f64(double x) {
     stax_split_f64 out;
     out.k = stax_from_bits_f64(n | 0x4330000000000000ull) - (0x1p52 + 2047.0);
     out.f = stax_from_bits_f64((u & 0xfffffffffffffull) + 0x3fe6a09e667f3bcdull) - 1.0;
+    return out;
+}
+//: log_single_f64 16
+// x = 2^k e^f with |f| <= ln(2)/2, to single precision, for a normal x
+STAX_INLINE stax_split_f64 stax_log_single_f64(double x) {
+    uint64_t u = stax_bits_f64(x) + 0x95f619980c433ull;
+    double f = stax_from_bits_f64((u & 0xfffffffffffffull) + 0x3fe6a09e667f3bcdull) - 1.0;
+    double s = f / (2.0 + f);
+    double z = s * s;
+    double p = 0x1.91173ab8bb385p-3;
+    p = __builtin_fma(p, z, 0x1.c62af8ebf4880p-3);
+    p = __builtin_fma(p, z, 0x1.2494123c84804p-2);
+    p = __builtin_fma(p, z, 0x1.999996a89e98fp-2);
+    p = __builtin_fma(p, z, 0x1.555555561e7c5p-1);
+    stax_split_f64 out;
+    out.k = stax_from_bits_f64((u >> 52) | 0x4330000000000000ull) - (0x1p52 + 1023.0);
+    out.f = __builtin_fma(s * z, p, s + s);
     return out;
 }
 //: log_tail_f64 12
@@ -217,32 +246,30 @@ STAX_INLINE stax_split_f64 stax_log_pair_f64(double x) {
     out.f = (sum - out.k) + rest;
     return out;
 }
+//: pow_log_f64 2
+// log(a) for a = |x|, given y for finite a > 0
+STAX_INLINE double stax_pow_log_f64(double a, double y) {
+    y = a < __builtin_inf() ? y : a;
+    return a == 0.0 ? -__builtin_inf() : y;
+}
 //: pow_fix_f64 12
 // the special cases of x^y, given |x|^y in r
 STAX_INLINE double stax_pow_fix_f64(double x, double y, double r) {
-    double a = __builtin_fabs(x);
-    double far = ((a == 0.0) != (y < 0.0)) ? 0.0 : __builtin_inf();
-    r = a == 0.0 ? far : r;
-    r = a == __builtin_inf() ? far : r;
-    double half = y * 0.5;
-    double integral = __builtin_rint(y) == y ? 1.0 : __builtin_nan("");
-    double even = __builtin_rint(half) == half ? 1.0 : -1.0;
-    double sign = integral == 1.0 ? even : 1.0;
-    r = __builtin_copysign(1.0, x) < 0.0 ? r * sign : r;
-    double negative = a == __builtin_inf() ? r : r * integral;
-    r = x < 0.0 ? negative : r;
-    r = x != x ? x : r;
-    r = y != y ? y : r;
-    double unit = __builtin_fabs(y) == __builtin_inf() ? 1.0 : r;
-    r = x == -1.0 ? unit : r;
-    r = x == 1.0 ? 1.0 : r;
-    return y == 0.0 ? 1.0 : r;
+    double half = 0.5 * y;
+    uint8_t broken = __builtin_rint(y) != y;
+    uint8_t odd = (__builtin_rint(half) != half) & !broken;
+    r = (__builtin_fabs(x) == 1.0) | (y == 0.0) ? 1.0 : r;
+    uint64_t flip = odd ? 0x8000000000000000ull : 0;
+    r = stax_from_bits_f64(stax_bits_f64(r) ^ (flip & stax_bits_f64(x)));
+    return (x < 0.0) & (x > -__builtin_inf()) & broken ? __builtin_nan("") : r;
 }
 //: pow_f64 90
 STAX_INLINE double stax_pow_f64(double x, double y) {
-    stax_split_f64 v = stax_log_pair_f64(__builtin_fabs(x));
-    double hi = y * v.k;
-    double lo = __builtin_fma(y, v.k, -hi) + y * v.f;
+    double a = __builtin_fabs(x);
+    stax_split_f64 v = stax_log_pair_f64(a);
+    double k = stax_pow_log_f64(a, v.k);
+    double hi = y * k;
+    double lo = __builtin_fma(y, k, -hi) + y * v.f;
     lo = __builtin_fabs(hi) < 800.0 ? lo : 0.0;
     hi = hi > 710.0 ? 710.0 : hi;
     hi = hi < -800.0 ? -800.0 : hi;
