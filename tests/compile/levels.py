@@ -63,9 +63,7 @@ def run_loops(lowered: LoweredGraph, values: Sequence[Any]) -> list[np.ndarray]:
         elif isinstance(buffer, ExternBuffer) and buffer.call not in done:
             done.add(buffer.call)
             together = [
-                b
-                for b in lowered.buffers
-                if isinstance(b, ExternBuffer) and b.call == buffer.call
+                b for b in lowered.buffers if isinstance(b, ExternBuffer) and b.call == buffer.call
             ]
             for made, result in zip(together, _call(buffer, memory), strict=True):
                 memory[made.name] = np.array(result, made.dtype).reshape(-1)
