@@ -8,6 +8,7 @@ kernels that took, what the forward part saves for the backward part, and what i
 """
 
 import argparse
+import itertools
 import time
 
 import numpy as np
@@ -32,7 +33,7 @@ def split_digits(rng):
 def initial_parameters(rng):
     """A list of layers, each with weights and biases."""
     layers = []
-    for m, n in zip(WIDTHS, WIDTHS[1:]):
+    for m, n in itertools.pairwise(WIDTHS):
         w = rng.standard_normal((m, n), np.float32) * np.float32(np.sqrt(2 / m))
         layers.append({"w": w, "b": np.zeros(n, np.float32)})
     return layers

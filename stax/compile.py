@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from stax.backends import on_demand
 from stax.backends.c.cache import warn_degraded_once
+from stax.backends.c.dispatch import Dispatcher, SlowPath, make_dispatcher, set_trace_depth
 from stax.backends.c.nested import REGISTER_BYTES
 from stax.backends.c.program import CProgram, ProgramSource, emit_program
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
@@ -25,7 +26,7 @@ from stax.backends.reference import ReferenceProgram
 from stax.config import options as process_options
 from stax.core.graph import Graph, check_graph
 from stax.core.staging import eval_graph
-from stax.core.trace import EVAL, use_trace
+from stax.core.trace import DEPTH_HOOK, EVAL, use_trace
 from stax.errors import CompilerNotFoundError, ConfigurationError, StrictModeError
 from stax.loops.buffers import Buffer, ExternBuffer
 from stax.loops.lower import FallbackNote, LoweredGraph, lower
@@ -97,6 +98,19 @@ class Counters:
 
 
 counters = Counters()
+DEPTH_HOOK.append(set_trace_depth)
+
+
+def new_dispatcher(slow_path: SlowPath) -> Dispatcher:
+    """The callable that runs known signatures in C and hands all others to `slow_path`."""
+    return make_dispatcher(slow_path)
+
+
+def has_entry(program: object) -> TypeGuard[CProgram]:
+    """Whether a dispatcher can run the program: whether it is native code."""
+    return isinstance(program, CProgram)
+
+
 _lock = threading.RLock()
 
 

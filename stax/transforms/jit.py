@@ -18,14 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.c.dispatch import make_dispatcher, set_trace_depth
-from stax.backends.c.program import CProgram
-from stax.compile import CompileOptions, Lowered, Traced, executable
+from stax.compile import (
+    CompileOptions,
+    Lowered,
+    Traced,
+    executable,
+    has_entry,
+    new_dispatcher,
+)
 from stax.core.aval import Aval, aval_of
 from stax.core.functionalize import assign, mark_arguments
 from stax.core.graph import Graph
 from stax.core.staging import eval_graph, lift_constants, stage
-from stax.core.trace import DEPTH_HOOK, STATE, Tracer, bind, is_tracing
+from stax.core.trace import STATE, Tracer, bind, is_tracing
 from stax.dtypes import is_supported
 from stax.errors import DtypeError, MutationError, StaticArgumentError
 from stax.pytree import (
@@ -36,13 +41,11 @@ from stax.pytree import (
     tree_unflatten,
     treedef_is_leaf,
 )
-from stax.transforms.grad import Product
 from stax.transforms.arguments import finished
+from stax.transforms.grad import Product
 from stax.transforms.jit_call import jit_p
 
 __all__ = ["JitFunction", "jit"]
-
-DEPTH_HOOK.append(set_trace_depth)
 
 
 @dataclass(slots=True)
@@ -149,7 +152,7 @@ class JitFunction:
             fun, static_argnums, static_argnames
         )
         self._statics = (*self._static_argnums, *self._static_argnames)
-        self.dispatcher: Any = make_dispatcher(self.call)
+        self.dispatcher: Any = new_dispatcher(self.call)
         functools.update_wrapper(self.dispatcher, fun, updated=())
         for name in ("trace", "lower", "clear_cache"):
             setattr(self.dispatcher, name, getattr(self, name))
@@ -173,7 +176,7 @@ class JitFunction:
             return tree_unflatten(entry.out_tree, finished(eval_graph(entry.graph, leaves), leaves))
         program = executable(entry.graph, self._options)
         outs = program.run(leaves)
-        if isinstance(program, CProgram):
+        if has_entry(program):
             self.dispatcher.add_entry(
                 args,
                 kwargs,
