@@ -27,6 +27,9 @@ from stax.dtypes import is_inexact
 from stax.errors import MutationError
 from stax.transforms.jvp import bind_values, known_value, rule_tangents, zero_of
 
+# Calls that are linear in some operands only as a whole: a rule's tangents do not open them.
+KEPT_WHOLE: set[Primitive] = set()
+
 BORROWED_BYTES = 32 << 20  # foreign arrays from this size on are borrowed, not copied
 
 
@@ -243,7 +246,7 @@ class PartialTrace(Trace):
         before = STATE.trace
         if not any(self.tangents.owns(a) for a in args):
             STATE.trace = self.known
-        elif isinstance(params.get("graph"), Graph):
+        elif isinstance(params.get("graph"), Graph) and prim not in KEPT_WHOLE:
             return tuple(eval_graph(params["graph"], args))
         else:
             STATE.trace = self.tangents
