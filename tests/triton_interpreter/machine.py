@@ -132,6 +132,13 @@ def _scan(self, values):
     return [self.to_tensor(p, t) for p, t in zip(out, dtypes, strict=True)]
 
 
+def _splat(self, kind, value):
+    """A scalar as a block; of a comparison the interpreter remembers the operands' type."""
+    data = np.full(kind.shape, value.data[0], value.data.dtype)
+    return interpreter.TensorHandle(data, value.dtype.scalar)
+
+
+interpreter.InterpreterBuilder.create_splat = _splat
 interpreter.ReduceOps.generic_reduce = _reduce
 interpreter.ScanOps.generic_scan = _scan
 
@@ -170,8 +177,7 @@ class InterpretedFunction:
     def launch(self, grid, arguments):
         assert len(arguments) == len(self.types)
         given = [
-            a if t == "i32" else _Pointer(a, t)
-            for a, t in zip(arguments, self.types, strict=True)
+            a if t == "i32" else _Pointer(a, t) for a, t in zip(arguments, self.types, strict=True)
         ]
         self.machine.launches += 1
         run = _Executor(self.function.rewrite(), self.function.arg_names, (grid,))

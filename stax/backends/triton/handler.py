@@ -350,12 +350,13 @@ class Emitter:
             if known.lo != known.hi:
                 extra.append(operands[0].text)
         mask = self.masks(axes, *extra)
-        key = ("load", buffer, index, mask)
-        text = self.load_text(buffer, self.index_text(index), stored, mask)
-        if not axes and extra:
-            # A scalar load takes a scalar mask.
-            text = self.load_text(buffer, self.index_text(index), stored, " & ".join(extra))
-        return self.define(key, text, dtype, axes)
+        place = self.spread(self.index_text(index), axes - self.expr_axes(index))
+        text = self.load_text(buffer, place, stored, mask)
+        return self.define(("load", buffer, index, mask), text, dtype, axes)
+
+    def spread(self, place: str, axes: Iterable[int]) -> str:
+        """An address with an extent along further axes, as a mask or value along them wants it."""
+        return " + ".join([place, *(f"{self.axes[k].name} * 0" for k in sorted(axes))])
 
     def load_text(self, buffer: str, place: str, stored: DType, mask: str) -> str:
         """The element at a place as a value of the type it is computed in."""
@@ -368,10 +369,7 @@ class Emitter:
     def store_line(self, buffer: str, index: Expr, value: TValue, mask: Sequence[str] = ()) -> None:
         """Emit the store of a value at a place."""
         axes = self.expr_axes(index)
-        place = self.index_text(index)
-        missing = (value.axes | NO_AXES) - axes
-        for k in sorted(missing):
-            place = f"{place} + {self.axes[k].name} * 0"
+        place = self.spread(self.index_text(index), value.axes - axes)
         axes = axes | value.axes
         found = self.masks(axes, *mask)
         tail = f", mask={found}" if found else ""
