@@ -20,7 +20,7 @@ from stax.loops.symbolic import Expr, symbol
 from stax.schedule.collapse import collapsed
 from stax.schedule.kernel import Kernel, Member, Role
 
-PARALLEL_NANOSECONDS = 30_000
+PARALLEL_NANOSECONDS = 150_000  # below, waking a second thread costs more than it saves
 
 
 @dataclass
