@@ -195,12 +195,13 @@ def check_differentiable(
                     operands=[f"{name}: {aval}"],
                     where=user_source() or None,
                 )
-        elif is_complex(aval.dtype):
+        elif is_complex(aval.dtype) and what == "jacfwd":
+            # Reverse mode has a meaning here: a real result's gradient in a complex argument.
             raise DtypeError(
                 f"{what} requires real inputs, {name} is {aval.dtype}",
                 operands=[f"{name}: {aval}"],
                 where=user_source() or None,
-                hint="pass holomorphic=True for a holomorphic function, or use stax.vjp",
+                hint="pass holomorphic=True for a holomorphic function, or use stax.jacrev",
             )
         elif not is_inexact(aval.dtype) and not allow_int:
             kind = "integer" if aval.dtype.kind in "iu" else "boolean"
