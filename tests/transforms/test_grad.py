@@ -285,8 +285,8 @@ def test_errors_before_any_work() -> None:
         stax.grad(loss, argnums=2)(3.0)
     with pytest.raises(errors.StaticArgumentError, match="twice"):
         stax.grad(loss, argnums=(0, 0))(3.0)
-    with pytest.raises(errors.DtypeError, match="real floating-point output"):
-        stax.grad(loss)(1j)
+    with pytest.raises(errors.DtypeError, match="requires real inputs"):
+        stax.jacfwd(loss)(1j)
     with pytest.raises(errors.DtypeError, match="str"):
         stax.grad(loss)("text")
     with pytest.raises(errors.PytreeError, match="tuple"):
@@ -357,5 +357,5 @@ def test_real_functions_of_complex_arguments() -> None:
     loss = lambda v: np.sum(np.abs(v) ** 2)
     for transform in (stax.grad, stax.jacrev, lambda f: stax.jit(stax.grad(f))):
         np.testing.assert_allclose(transform(loss)(z), 2 * np.conj(z))
-    with pytest.raises(errors.DtypeError, match="requires real inputs"):
-        stax.jacfwd(loss)(z)
+    with pytest.raises(errors.DtypeError, match="real floating-point output"):
+        stax.grad(lambda v: np.sum(v**2))(z)
