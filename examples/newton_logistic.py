@@ -31,7 +31,7 @@ def dot(a, b):
 
 
 def along(a, scale, b):
-    """a + scale * b, leaf by leaf."""
+    """A + scale * b, leaf by leaf."""
     return stax.tree.map(lambda p, q: p + scale * q, a, b)
 
 

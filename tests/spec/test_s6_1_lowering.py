@@ -1,4 +1,4 @@
-"""S6.1, S6.2, S6.3: the buffers of a lowered graph, one rule of each kind, and the first example."""
+"""S6.1, S6.2, S6.3: the buffers of a lowered graph, rules of each kind, and the first example."""
 
 from __future__ import annotations
 

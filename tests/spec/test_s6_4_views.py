@@ -57,7 +57,7 @@ def test_s6_4a_composed_views_are_strides_and_offset(seed):
     body = buffer.body
     for _ in range(5):
         index = [int(rng.integers(n)) for n in expected.shape]
-        address = start // x.itemsize + sum(s * i for s, i in zip(strides, index))
+        address = start // x.itemsize + sum(s * i for s, i in zip(strides, index, strict=True))
         names = {f"i{k}": i for k, i in enumerate(index)}
         env = {s: names[s.name] for s in body.loops}
         assert read.index.evaluate(env) == address

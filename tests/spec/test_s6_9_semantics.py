@@ -87,9 +87,12 @@ def test_s6_9b_integer_reductions_are_exact():
 def test_s6_9b_the_number_of_threads_changes_no_bit():
     rng = np.random.default_rng(3)
     x = rng.standard_normal((700, 900)).astype(np.float32)
-    program = stax.jit(
-        lambda x: (x.sum(), x.sum(0), x.sum(1), np.exp(x).mean(), (x * x).max(0))
-    ).lower(x).compile().program
+    program = (
+        stax.jit(lambda x: (x.sum(), x.sum(0), x.sum(1), np.exp(x).mean(), (x * x).max(0)))
+        .lower(x)
+        .compile()
+        .program
+    )
     results = []
     for threads in (1, 2, 3):
         program.context.threads = threads
