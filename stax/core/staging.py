@@ -49,13 +49,14 @@ class StagingTracer(Tracer):
 class StagingTrace(Trace):
     """Records equations.  Arrays and outer tracers it meets become constants of the graph."""
 
-    __slots__ = ("eqns", "constants", "_constant_of", "_keep")
+    __slots__ = ("eqns", "constants", "_constant_of", "_copies", "_keep")
 
     def __init__(self, parent: Trace) -> None:
         super().__init__(parent)
         self.eqns: list[Eqn] = []
         self.constants: list[tuple[Var, Any]] = []
         self._constant_of: dict[Any, Var] = {}
+        self._copies: dict[Var, Any] = {}
         self._keep: list[Any] = []
 
     def new_input(self, aval: Aval, name: str | None = None) -> StagingTracer:
@@ -99,11 +100,16 @@ class StagingTrace(Trace):
             return Literal(array.astype(array.dtype.newbyteorder("="))[()])
         found = self._constant_of.get((id(value), 0))
         if found is not None:
-            return found
+            copy = self._copies.get(found)
+            if copy is None or same_content(copy, array):
+                return found
         # The array is copied: what the user writes into it later must not reach the graph.
         own = np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
         own.flags.writeable = False
-        return self._capture(value, own, aval_of(own))
+        self._constant_of.pop((id(value), 0), None)  # what it held when it was met before
+        var = self._capture(value, own, aval_of(own))
+        self._copies[var] = own
+        return var
 
     def _capture(self, original: Any, value: Any, aval: Aval) -> Var:
         # A tracer that is written to in place stands for another value from then on.
@@ -123,6 +129,14 @@ class StagingTrace(Trace):
         atoms = [self.atom(v, "return") for v in outputs]
         input_vars = [t.atom for t in inputs]
         return Graph(input_vars, self.eqns, atoms, self.constants, name)  # type: ignore[arg-type]
+
+
+def same_content(copy: Any, array: Any) -> bool:
+    """True when `array` still has the type and the bits of its C-ordered `copy`."""
+    if array.shape != copy.shape or array.dtype.newbyteorder("=") != copy.dtype:
+        return False
+    now = np.ascontiguousarray(array, copy.dtype)
+    return np.array_equal(copy.reshape(-1).view(np.uint8), now.reshape(-1).view(np.uint8))
 
 
 def is_reachable(trace: Trace, start: Trace) -> bool:
