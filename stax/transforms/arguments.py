@@ -238,7 +238,9 @@ def check_scalar_output(outs: Sequence[Any], treedef: PyTreeDef, f: Any, holomor
             f"the gradient needs a {wanted} output; {name_of(f)} returned {aval.dtype}",
             operands=[str(aval)],
             where=where,
-            hint="convert the result with .astype(float)" if not is_complex(aval.dtype) else None,
+            hint="take the real part or the absolute value, or pass holomorphic=True"
+            if is_complex(aval.dtype)
+            else "convert the result with .astype(float)",
         )
     return aval
 
