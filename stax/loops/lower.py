@@ -45,6 +45,15 @@ class FallbackNote:
         return f"{self.op} at {self.source or '?'}: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedIndex:
+    """An operation whose indices are checked at run time, and the extents of the indexed axes."""
+
+    op: str
+    source: str
+    extents: frozenset[int]
+
+
 @dataclass
 class LoweredGraph:
     """Buffers in program order; `outputs` names the buffer of each result, row-major."""
@@ -53,6 +62,7 @@ class LoweredGraph:
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     fallbacks: list[FallbackNote] = field(default_factory=list)
+    checked: list[CheckedIndex] = field(default_factory=list)
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -181,6 +191,9 @@ def lower(graph: Graph, device: str = "cpu", mode: str = "default") -> LoweredGr
         context.eqn = eqn
         nodes = [_node(a, env, table) for a in eqn.inputs]
         outs = _lower_eqn(context, eqn, nodes)
+        if eqn.params.get("mode") == "error":
+            extents = frozenset(eqn.inputs[0].shape[a] for a in eqn.params["axes"])
+            result.checked.append(CheckedIndex(eqn.op, eqn.source, extents))
         for var, node in zip(eqn.outputs, outs, strict=True):
             node = _typed(node, var)
             count = users.get(var, 0)

@@ -46,7 +46,7 @@ from stax.loops.buffers import (
     ExternInput,
     InputBuffer,
 )
-from stax.loops.lower import LoweredGraph
+from stax.loops.lower import CheckedIndex, LoweredGraph
 from stax.loops.scalar_ops import C_TYPES
 from stax.schedule.fusion import CallStep, Scheduled
 from stax.schedule.kernel import Kernel, Role
@@ -101,6 +101,7 @@ class ProgramSource:
     outputs: list[Buffer]
     constants: list[ConstBuffer]
     fallbacks: list[Fallback] = field(default_factory=list)
+    checked: list[CheckedIndex] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ def emit_program(program: Program) -> ProgramSource:
         outputs,
         printer.constants,
         printer.fallbacks,
+        printer.checked,
     )
 
 
@@ -155,11 +157,13 @@ class _Printer:
         self.definitions: list[str] = []
         self.constants: list[ConstBuffer] = []
         self.fallbacks: list[Fallback] = []
+        self.checked: list[CheckedIndex] = []
         self.blocks = 0
 
     def block(self, program: Program, prefix: str) -> tuple[str, ArenaPlan]:
         """The statements that run a program on `in`, `out`, `arena` and `ctx`."""
         lowered, order = program.lowered, program.order
+        self.checked += lowered.checked
         table = lowered.table
         dtypes = {b.name: b.dtype for b in table}
         pointers = {b.name: f"b{k}" for k, b in enumerate(table)}
@@ -487,9 +491,11 @@ class CProgram:
             raise error
         kernel = self.source.kernels[(code - 1) // _BITS]
         size = kernel.checks[min((code - 1) % _BITS, len(kernel.checks) - 1)]
+        suspects = [c for c in self.source.checked if size in c.extents]
         raise OutOfBoundsError(
             f"an index is out of bounds for an axis of size {size} (valid: -{size} to {size - 1})",
-            op=kernel.name,
+            op=" or ".join(dict.fromkeys(c.op for c in suspects)) or kernel.name,
+            where=" or ".join(dict.fromkeys(c.source for c in suspects)) or None,
             hint="indices are checked at run time; use mode='clip' or mode='fill' to allow others",
         )
 
