@@ -143,6 +143,13 @@ class Options:
         default=False,
         shown="`0`",
     )
+    array_methods: bool = _option(
+        "STAX_ARRAY_METHODS",
+        read=_flag,
+        doc="Give NumPy arrays `x.at[...]` and `x.block_until_ready()`, as traced values have.",
+        default=True,
+        shown="`1`",
+    )
     debug: frozenset[str] = _option(
         "STAX_DEBUG",
         read=_debug,

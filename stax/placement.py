@@ -23,6 +23,7 @@ __all__ = [
     "device_get",
     "device_put",
     "devices",
+    "effects_barrier",
     "local_device_count",
     "local_devices",
 ]
@@ -114,3 +115,7 @@ def device_get(x: Any) -> Any:
 def block_until_ready(x: Any) -> Any:
     """`x`: results are there when a call returns."""
     return x
+
+
+def effects_barrier() -> None:
+    """Wait for prints and callbacks: they are done when a call returns."""

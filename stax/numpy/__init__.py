@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as _np
 
+from stax.numpy import array_methods as array_methods
 from stax.numpy import fft as fft
 from stax.numpy import linalg as linalg
 from stax.numpy import methods as methods
@@ -25,6 +26,7 @@ from stax.numpy.reductions import *  # noqa: F403 - its __all__ is the list of n
 from stax.numpy.selection import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.sets import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.signals import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.sized import *  # noqa: F403 - its __all__ is the list of names, after the others
 from stax.numpy.statistics import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.ufuncs import *  # noqa: F403 - its __all__ is the list of names
 

@@ -285,9 +285,23 @@ def parse_index(
         items[at : at + 1] = fill
     else:
         items += fill
+    if mode != "error":
+        items = _outside_as_arrays(shape, items)
     if all(item is None or isinstance(item, int | slice) for item in items):
         return BasicIndex(shape, items)
     return _array_index(shape, items, mode, unique)
+
+
+def _outside_as_arrays(shape: Shape, items: Sequence[Any]) -> list[Any]:
+    """The items with integers outside the array as 0-d arrays, whose mode says what they mean."""
+    found, axis = [], 0
+    for item in items:
+        if type(item) is int and not -shape[axis] <= item < shape[axis]:
+            item = np.asarray(item)
+        found.append(item)
+        if item is not None:
+            axis += aval_of(item).ndim if _is_mask(item) else 1
+    return found
 
 
 def _normal(item: Any) -> Any:

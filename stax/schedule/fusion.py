@@ -133,8 +133,13 @@ def _best_place(
 
 
 def _is_serial(body: Body) -> bool:
-    """Whether the order of iterations shows: scans, accumulating and computed writes."""
-    return any(i.op == "scan" for i in body.instrs) or not has_independent_points(body)
+    """Whether the order of iterations shows: scans, accumulating, computed and masked writes.
+
+    A write under a mask leaves memory as it was, so its value cannot stand for what is read there.
+    """
+    if any(i.op == "scan" or (i.op == "store" and len(i.args) > 1) for i in body.instrs):
+        return True
+    return not has_independent_points(body)
 
 
 def _numel(symbols: Sequence[Symbol]) -> int:

@@ -1,0 +1,84 @@
+"""Scripts written for JAX run with `import stax as jax` and give JAX's numbers.
+
+Each file in scripts/ fills `results`; expected.json holds what JAX (0.10, 64-bit) computes for the
+same text.  Run this file with an interpreter that has JAX to record the numbers anew:
+`python tests/surface/test_scripts.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parent / "scripts"
+EXPECTED = FOLDER / "expected.json"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
+
+
+def for_jax(text: str) -> str:
+    """The script as it was before `jax` was replaced."""
+    text = re.sub(r"^import stax as jax$", "import jax", text, flags=re.MULTILINE)
+    return re.sub(r"\b(import|from) stax\b", r"\1 jax", text)
+
+
+def run(text: str, name: str, leaves_of: Any) -> dict[str, Any]:
+    """`results` of a script as nested lists."""
+    namespace: dict[str, Any] = {}
+    exec(compile(text, f"{name}.py", "exec"), namespace)
+
+    def plain(leaf: Any) -> Any:
+        return leaf if isinstance(leaf, str | bool) else np.asarray(leaf).tolist()
+
+    found = {k: leaves_of(plain, v) for k, v in namespace["results"].items()}
+    return json.loads(json.dumps(found, default=str))  # type: ignore[no-any-return]
+
+
+def differences(want: Any, have: Any, path: str) -> list[str]:
+    """Where two nests of lists differ by more than rounding."""
+    if isinstance(want, dict) and isinstance(have, dict) and want.keys() == have.keys():
+        return [d for k in want for d in differences(want[k], have[k], f"{path}.{k}")]
+    if isinstance(want, list) and isinstance(have, list) and len(want) == len(have):
+        pairs = enumerate(zip(want, have, strict=True))
+        return [d for k, (a, b) in pairs for d in differences(a, b, f"{path}[{k}]")]
+    if isinstance(want, int | float) and isinstance(have, int | float):
+        if np.isclose(have, want, 1e-6, 1e-8, equal_nan=True):
+            return []
+    elif isinstance(want, str) and isinstance(have, str):
+        if want == have or (want[:1] == "(" and np.isclose(complex(have), complex(want), 1e-6)):
+            return []
+    return [f"{path}: {have} is not {want}"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_gives_the_numbers_of_jax(name: str) -> None:
+    from stax import tree
+
+    expected = json.loads(EXPECTED.read_text())[name]
+    have = run((FOLDER / f"{name}.py").read_text(), name, tree.map)
+    assert have.keys() == expected.keys()
+    assert not differences(expected, have, name)
+
+
+def record() -> None:
+    """Write expected.json with the installed JAX."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    found = {}
+    for name in NAMES:
+        text = for_jax((FOLDER / f"{name}.py").read_text())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found[name] = run(text, name, jax.tree.map)
+    rounded = json.loads(json.dumps(found), parse_float=lambda t: float(f"{float(t):.12g}"))
+    EXPECTED.write_text(json.dumps(rounded, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    record()
