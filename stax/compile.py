@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from stax.backends import on_demand
@@ -24,18 +24,28 @@ from stax.backends.c.program import CProgram, ProgramSource, emit_program
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
 from stax.config import options as process_options
-from stax.core.graph import Graph, check_graph
+from stax.core.graph import Graph, Var, check_graph
 from stax.core.staging import eval_graph
 from stax.core.trace import DEPTH_HOOK, EVAL, use_trace
 from stax.errors import CompilerNotFoundError, ConfigurationError, StrictModeError
 from stax.loops.buffers import Buffer, ExternBuffer
 from stax.loops.lower import FallbackNote, LoweredGraph, lower
 from stax.pytree import PyTreeDef, tree_unflatten
-from stax.schedule.fusion import ON_DEVICE, CallStep, LoopStep, Scheduled, Step, fuse
+from stax.schedule.fusion import (
+    ON_DEVICE,
+    CallStep,
+    FusionOptions,
+    LoopStep,
+    Scheduled,
+    Step,
+    fuse,
+)
 from stax.schedule.in_place import NOTHING, InPlace, scheduled_in_place
 from stax.schedule.kernel import Kernel
+from stax.transforms.budget import CurvePoint, MemoryCurve
 from stax.transforms.partition import Partition, partition
 from stax.transforms.phases import split_joint
+from stax.transforms.plans import Plan, between, candidate_plans, thinned
 from stax.transforms.rematerialise import rematerialise
 from stax.transforms.simplify import acts, dce, inline_calls, simplify
 from stax.transforms.updates import late_updates
@@ -45,6 +55,8 @@ if TYPE_CHECKING:
     from stax.backends.triton.run import TritonProgram
 
 BACKENDS = ("c", "numpy", "triton")
+REAL_TRIES = 10_000  # equations lowered to measure plans for a memory budget
+MOST_TRIES = 24
 
 
 @dataclass(frozen=True)
@@ -123,17 +135,31 @@ def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
         timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - start
 
 
-def prepared(graph: Graph, options: CompileOptions, timings: dict[str, float]) -> Graph:
-    """The graph that is lowered: calls inlined, simplified, recomputation decided."""
+def simplified(graph: Graph, options: CompileOptions, timings: dict[str, float]) -> Graph:
+    """`graph` with calls inlined, simplified."""
     with _timed(timings, "transform"):
         flat = inline_calls(graph)
         if options.merge:
             flat = simplify(flat)
         if options.prune:
             flat = dce(flat)
+    return flat
+
+
+def prepared(
+    graph: Graph,
+    options: CompileOptions,
+    timings: dict[str, float],
+    kept: frozenset[Var] | None = None,
+) -> Graph:
+    """The graph that is lowered: calls inlined, simplified, recomputation decided.
+
+    `kept` are the forward values kept for the backward part; the minimum cut's by default.
+    """
+    flat = simplified(graph, options, timings)
     with _timed(timings, "partition"):
         if options.recompute:
-            flat = rematerialise(flat)
+            flat = rematerialise(flat, kept=kept)
     if "check" in process_options().debug:
         check_graph(flat)
     return flat
@@ -209,6 +235,7 @@ class Lowered:
     nested: dict[str, list[Lowered]] = field(default_factory=dict)
     in_place: InPlace = NOTHING
     device: str = "cpu"
+    kept: frozenset[Var] | None = None
     _source: ProgramSource | TritonSource | None = None
 
     @property
@@ -227,6 +254,12 @@ class Lowered:
         """The generated kernels, in order."""
         own = [k for k in self.order if isinstance(k, Kernel)]
         return [*own, *(k for ps in self.nested.values() for p in ps for k in p.kernels)]
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes of the program's temporaries and results."""
+        source = self.source
+        return source.plan.nbytes + sum(b.nbytes for b in source.outputs)
 
     @property
     def fallbacks(self) -> list[FallbackNote]:
@@ -302,7 +335,7 @@ class Compiled:
             "constant_bytes": sum(b.nbytes for b in source.constants),
             "temporary_bytes": source.plan.nbytes,
             "live_peak_bytes": source.plan.live_peak,
-            "peak_bytes": source.plan.nbytes + outputs,
+            "peak_bytes": self.lowered.peak_bytes,
         }
 
     def cost_analysis(self) -> dict[str, float]:
@@ -368,14 +401,58 @@ def lowered_graph(
 ) -> Lowered:
     """The scheduled program of a graph."""
     times = {} if timings is None else timings
-    flat = prepared(graph, options, times)
     if device.split(":")[0] not in ("cpu", "cuda", "hip"):
         raise ConfigurationError(
             f"device={device!r} is not 'cpu', 'cuda:sm_NN' or 'hip:gfxNNN'",
             hint="for example device='cuda:sm_90'",
         )
     counters.lowered += 1
-    return _scheduled(graph, flat, options, device, times)
+    kept = None
+    if options.memory_budget is not None and options.recompute:
+        curve = memory_curve_of(graph, replace(options, memory_budget=None), device, times)
+        if curve.points[0].kept is not None or not isinstance(options.memory_budget, float):
+            kept = curve.within(options.memory_budget, graph.name).kept
+        options = replace(options, memory_budget=None)
+    flat = prepared(graph, options, times, kept)
+    found = _scheduled(graph, flat, options, device, times)
+    found.kept = kept
+    return found
+
+
+def memory_curve_of(
+    graph: Graph, options: CompileOptions, device: str, times: dict[str, float]
+) -> MemoryCurve:
+    """What programs of `graph` take that keep more or less for their backward part.
+
+    Every plan is lowered and scheduled, so its peak is the one its program has; cached on `graph`.
+    """
+    key = ("memory curve", options, device)
+    found: MemoryCurve | None = graph.cache.get(key)
+    if found is None:
+        with _timed(times, "plans"):
+            flat = simplified(graph, options, {})
+            plans = candidate_plans(flat)
+
+        def measured(plan: Plan) -> CurvePoint:
+            program = rematerialise(flat, kept=plan.kept)
+            lowered = _scheduled(graph, program, options, device, {})
+            return CurvePoint(lowered.peak_bytes, plan.work, plan.kept)
+
+        with _timed(times, "measure plans"):
+            if plans:
+                tries = min(max(REAL_TRIES // max(len(flat.eqns), 1), 3), MOST_TRIES)
+                first = [*plans[:2], *thinned(plans[2:], tries - tries // 3)]
+                points = [measured(plan) for plan in first]
+                for _ in range(tries // 3):
+                    plan = between(points, plans)
+                    if plan is None:
+                        break
+                    points.append(measured(plan))
+            else:
+                peak = _scheduled(graph, flat, options, device, {}).peak_bytes
+                points = [CurvePoint(peak, 0, None)]
+        found = graph.cache[key] = MemoryCurve.of(points)
+    return found
 
 
 def _scheduled(
@@ -416,16 +493,18 @@ def _scheduled(
             for k, out in zip(carried, lowered.outputs, strict=False)
             if table[out].nbytes > REGISTER_BYTES
         }
-        if device == "cpu":
-            order, in_place = scheduled_in_place(
-                lowered,
-                steps,
-                pairs,
-                lambda s: fuse(s, lambda n: table[n].nbytes, enabled=options.fuse),
+        outputs = frozenset(lowered.outputs)
+
+        def grouped(steps: Sequence[Step]) -> list[Scheduled]:
+            limits = FusionOptions() if device == "cpu" else ON_DEVICE
+            return fuse(
+                steps, lambda n: table[n].nbytes, limits, enabled=options.fuse, outputs=outputs
             )
+
+        if device == "cpu":
+            order, in_place = scheduled_in_place(lowered, steps, pairs, grouped)
         else:
-            order = fuse(steps, lambda n: table[n].nbytes, ON_DEVICE, enabled=options.fuse)
-            in_place = NOTHING
+            order, in_place = grouped(steps), NOTHING
     return Lowered(
         graph,
         flat,

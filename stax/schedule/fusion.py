@@ -10,7 +10,7 @@ every value it takes from the kernel is taken at the point where it is made.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from stax.loops.body import Body
@@ -38,6 +38,9 @@ class FusionOptions:
     row_scratch: int = 256 * 1024  # bytes of one row kept between stages
     mixed: bool = True  # whether reductions over different loops share a kernel
     whole_numel: int = 8192  # without `mixed`, points up to which a whole reduction shares one
+    # A body does not move more than `near` steps ahead when that holds more bytes than this.
+    near: int = 3
+    hold_bytes: int = 32 * 1024
 
 
 ON_DEVICE = FusionOptions(max_instrs=400, row_scratch=1 << 62, mixed=False)
@@ -68,13 +71,15 @@ def fuse(
     nbytes: Callable[[str], int],
     options: FusionOptions = FusionOptions(),
     enabled: bool = True,
+    outputs: Collection[str] = (),
 ) -> list[Scheduled]:
-    """Group the steps; `nbytes(buffer)` is the size of a buffer."""
+    """Group the steps; `nbytes(buffer)` is the size of a buffer, `outputs` have memory anyway."""
     order: list[Scheduled] = []
     made_at: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
+    last_reader = _last_readers(steps)
     count = 0
-    for step in steps:
+    for number, step in enumerate(steps):
         if isinstance(step, CallStep):
             for name in step.writes:
                 made_at[name] = len(order)
@@ -86,6 +91,12 @@ def fuse(
         earliest = max((made_at[b] for b in (*reads, *writes) if b in made_at), default=0)
         place = -1
         if enabled and not _is_serial(body):
+            # Computing something early keeps it in memory until it is read, but may be the last
+            # that something else was kept for: recomputations stay late, reductions move ahead.
+            held = sum(nbytes(n) for n in writes if n not in outputs)
+            held -= sum(nbytes(n) for n in set(reads) if n in made_at and last_reader[n] == number)
+            if held > options.hold_bytes:
+                earliest = max(earliest, len(order) - options.near)
             place = _best_place(body, reads, order, earliest, readers, nbytes, options)
         if place < 0:
             place = len(order)
@@ -98,6 +109,15 @@ def fuse(
             if not users or users[-1] != place:
                 users.append(place)
     return order
+
+
+def _last_readers(steps: Sequence[Step]) -> dict[str, int]:
+    """The last step that reads each buffer."""
+    found: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        names = step.reads if isinstance(step, CallStep) else [a.buffer for a in step.body.reads]
+        found.update((name, number) for name in names)
+    return found
 
 
 def _best_place(

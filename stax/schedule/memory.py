@@ -3,7 +3,8 @@
 Input: for each buffer its size and the first and last step at which it is live.  Output: an offset
 for each and the size of the arena.  The steps are walked in order; a buffer takes the smallest
 free block that holds it, and blocks are merged when their buffers die, so the plan is linear in
-the number of buffers but for the free list.
+the number of buffers but for the free list.  When that leaves gaps, placing the largest buffers
+first is tried as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 ALIGNMENT = 64
+BY_SIZE = 1_000  # buffers up to which both orders of placing them are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,34 @@ def aligned(nbytes: int) -> int:
 
 def plan_arena(lifetimes: Sequence[Lifetime]) -> ArenaPlan:
     """Place every buffer so that no two that are live at once overlap."""
+    plan = _in_order_of_time(lifetimes)
+    if plan.nbytes > plan.live_peak and len(lifetimes) <= BY_SIZE:
+        other = _in_order_of_size(lifetimes)
+        end = max(other[b.name] + aligned(b.nbytes) for b in lifetimes)
+        if end < plan.nbytes:
+            return ArenaPlan(other, end, plan.live_peak)
+    return plan
+
+
+def _in_order_of_size(lifetimes: Sequence[Lifetime]) -> dict[str, int]:
+    """Offsets given to the largest buffer first: each takes the lowest gap that holds it."""
+    placed: list[tuple[int, int, int, int]] = []  # (offset, end, first, last), by offset
+    offsets: dict[str, int] = {}
+    for buffer in sorted(lifetimes, key=lambda b: (-b.nbytes, b.first, b.last)):
+        size = aligned(buffer.nbytes)
+        start = 0
+        for offset, end, first, last in placed:
+            if first > buffer.last or last < buffer.first:
+                continue
+            if offset - start >= size:
+                break
+            start = max(start, end)
+        offsets[buffer.name] = start
+        insort(placed, (start, start + size, buffer.first, buffer.last))
+    return offsets
+
+
+def _in_order_of_time(lifetimes: Sequence[Lifetime]) -> ArenaPlan:
     starts = sorted(lifetimes, key=lambda b: (b.first, -b.nbytes))
     ends = sorted(lifetimes, key=lambda b: b.last)
     offsets: dict[str, int] = {}

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
+from stax.core.graph import Var
 from stax.core.primitive import Recompute
 from stax.errors import ConfigurationError, MemoryBudgetError
 from stax.transforms.maxflow import INFINITE, FlowNetwork
@@ -63,6 +65,73 @@ def budget_bytes(budget: int | float | str, everything: int) -> int:
         f"memory_budget={budget!r} is not a budget",
         hint='write bytes (1 << 20), text ("512MiB") or a fraction of the peak in (0, 1]',
     )
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One program: its peak bytes, its recomputed operations, and what it keeps (None: as is)."""
+
+    peak_bytes: int
+    recompute_flops: int
+    kept: frozenset[Var] | None = field(repr=False, default=None)
+
+
+@dataclass(frozen=True)
+class MemoryCurve:
+    """The trade of memory for recomputation: programs that no other beats in both.
+
+    Attributes:
+      points: from the largest peak, with the least recomputation, to the smallest peak.
+      everything: the peak of the program that keeps every value for its backward part, of which
+        a fractional budget is a fraction.
+    """
+
+    points: tuple[CurvePoint, ...]
+    everything: int
+
+    @staticmethod
+    def of(points: Sequence[CurvePoint]) -> MemoryCurve:
+        """The curve of measured programs; the first keeps everything."""
+        front: list[CurvePoint] = []
+        chosen = points[1:] or points
+        for point in sorted(chosen, key=lambda p: (p.peak_bytes, p.recompute_flops)):
+            if not front or point.recompute_flops < front[-1].recompute_flops:
+                front.append(point)
+        front.reverse()
+        return MemoryCurve(tuple(front), points[0].peak_bytes)
+
+    @property
+    def least(self) -> int:
+        """The smallest peak in reach."""
+        return self.points[-1].peak_bytes
+
+    def within(self, budget: int | float | str, name: str = "f") -> CurvePoint:
+        """The program of least recomputation whose peak is at most `budget`.
+
+        Raises:
+          ConfigurationError: the budget makes no sense.
+          MemoryBudgetError: every program is larger; `least` says how large the smallest is.
+        """
+        limit = budget_bytes(budget, self.everything)
+        for point in self.points:
+            if point.peak_bytes <= limit:
+                return point
+        raise MemoryBudgetError(
+            f"{name} needs at least {self.least:,} bytes for temporaries and results, the budget "
+            f"is {limit:,}",
+            least=self.least,
+            hint=f"raise memory_budget to {self.least} bytes or more",
+        )
+
+    def __str__(self) -> str:
+        rows = [("peak bytes", "of everything", "recomputed operations")]
+        for p in self.points:
+            share = f"{100 * p.peak_bytes / max(self.everything, 1):.1f} %"
+            rows.append((f"{p.peak_bytes:,}", share, f"{p.recompute_flops:,}"))
+        widths = [max(len(r[k]) for r in rows) for k in range(3)]
+        return "\n".join(
+            "  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in rows
+        )
 
 
 def within_budget(

@@ -9,12 +9,14 @@ recomputes the rest, so the pullback is again a `jit`, compiled when it is first
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from stax.compile import CompileOptions, executable
 from stax.core.graph import BACKWARD, Atom, Eqn, Graph, Var
 from stax.core.primitive import COMPOSED, Linear, Primitive, Recompute, Zero
 from stax.core.trace import bind, use_trace
+from stax.transforms.budget import within_budget
 from stax.transforms.calls import eval_call, graph_avals, graph_cost, is_zero
 from stax.transforms.jvp import jvp_graph
 from stax.transforms.linearize import LinearizedGraph, LinearizeTrace, linearize_graph
@@ -58,7 +60,10 @@ def _linearize(
     trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     active = [not is_zero(t) for t in tangents]
-    forward, tangent, sources, in_mask, out_mask = saving_graphs(params["graph"], active)
+    # The two parts are programs of their own: the budget limits what they hand on.
+    budget = params["options"].memory_budget
+    params = {**params, "options": replace(params["options"], memory_budget=None)}
+    forward, tangent, sources, in_mask, out_mask = saving_graphs(params["graph"], active, budget)
     results = bind(jit_p, *primals, **{**params, "graph": forward})
     n = len(forward.inputs)
     residuals = [primals[k] if k < n else results[k - n] for k in sources]
@@ -105,14 +110,18 @@ jit_p = Primitive(
 SavingGraphs = tuple[Graph, Graph, tuple[int, ...], tuple[bool, ...], tuple[bool, ...]]
 
 
-def saving_graphs(graph: Graph, active: Sequence[bool]) -> SavingGraphs:
+def saving_graphs(
+    graph: Graph, active: Sequence[bool], budget: int | float | str | None = None
+) -> SavingGraphs:
     """Forward and tangent graphs of `graph` that exchange what a minimum cut saves.
+
+    With a `budget`, the saved values take at most so many bytes.
 
     Returns (forward, tangent, sources, in_mask, out_mask): `forward` gives the outputs and the
     saved values; `tangent` takes the values named by `sources` (k < inputs: an input, otherwise a
     result of `forward`), then the tangents of the inputs in `in_mask`.  Cached on `graph`.
     """
-    key = ("jit saving", tuple(active))
+    key = ("jit saving", tuple(active), budget)
     found = graph.cache.get(key)
     if found is not None:
         return found  # type: ignore[no-any-return]  # what this function stored
@@ -122,18 +131,18 @@ def saving_graphs(graph: Graph, active: Sequence[bool]) -> SavingGraphs:
         flat = narrow(inline_calls(graph, keep=lambda eqn: eqn.prim is not jit_p))
         graph.cache["jit flat"] = flat
     linear = linearize_graph(flat, active)
-    result = _cut(linear, len(graph.outputs))
+    result = _cut(linear, len(graph.outputs), budget)
     graph.cache[key] = result
     return result
 
 
-def _cut(linear: LinearizedGraph, outputs: int) -> SavingGraphs:
+def _cut(linear: LinearizedGraph, outputs: int, budget: int | float | str | None) -> SavingGraphs:
     forward, tangent = linear.forward, linear.tangent
     n = len(forward.inputs)
     atoms: list[Atom] = [
         forward.inputs[k] if k < n else forward.outputs[k - n] for k in linear.sources
     ]
-    saved = _saved_values(linear, atoms, outputs)
+    saved = _saved_values(linear, atoms, outputs, budget)
     again = _recomputation(forward, atoms, saved)
     read = {a for e in again for a in e.inputs if isinstance(a, Var)}
     read.update(a for a in atoms if isinstance(a, Var))
@@ -172,7 +181,12 @@ def _reading(eqn: Eqn, renamed: dict[Var, Atom]) -> Eqn:
     return eqn.replace(inputs=[renamed.get(a, a) if isinstance(a, Var) else a for a in eqn.inputs])
 
 
-def _saved_values(linear: LinearizedGraph, atoms: Sequence[Atom], outputs: int) -> list[Var]:
+def _saved_values(
+    linear: LinearizedGraph,
+    atoms: Sequence[Atom],
+    outputs: int,
+    budget: int | float | str | None,
+) -> list[Var]:
     """What the minimum cut of the joint graph saves, in the order of the forward graph."""
     forward, tangent = linear.forward, linear.tangent
     marks = [k >= len(atoms) for k in range(len(tangent.inputs))]
@@ -192,7 +206,10 @@ def _saved_values(linear: LinearizedGraph, atoms: Sequence[Atom], outputs: int) 
         [*forward.constants, *transposed.constants],
         forward.name,
     )
-    return list(partition(split_joint(joint, len(cts), outputs)).saved)
+    split = split_joint(joint, len(cts), outputs)
+    if budget is not None:
+        return list(within_budget(split, budget).saved)
+    return list(partition(split).saved)
 
 
 def _recomputation(forward: Graph, atoms: Sequence[Atom], saved: Sequence[Var]) -> list[Eqn]:

@@ -48,6 +48,8 @@ class PartitionOptions:
       inputs_are_enough: a cheap function of inputs alone is recomputed from them even where a
         backward reader needs it in memory: it is not kept beside an input that lives anyway.
       free_bytes: values up to this size are kept without asking.
+      save_everything: what the backward part reads is saved when there is no finite cut; an error
+        otherwise.
       may_save: says whether a value may be saved at all; None allows every one.
     """
 
@@ -59,6 +61,7 @@ class PartitionOptions:
     near_and_far: bool = True
     inputs_are_enough: bool = True
     free_bytes: int = 0
+    save_everything: bool = True
     may_save: Callable[[Var, Eqn], bool] | None = None
 
 
@@ -407,13 +410,13 @@ def partition(split: Split, options: PartitionOptions | None = None) -> Partitio
       options: thresholds; the defaults are the specification's.
 
     Raises:
-      ConfigurationError: `options.may_save` forbids to save what must not be recomputed either.
+      ConfigurationError: values may be neither saved nor recomputed, and `save_everything` is off.
     """
     options = options or PartitionOptions()
     values = network_values(split, options)
     network = [v for v in values if v.bytes > options.free_bytes]
     cut_value, cut = minimum_cut(network)
-    if cut_value >= INFINITE and options.may_save is not None:
+    if cut_value >= INFINITE and not options.save_everything:
         raise _undecidable(network, options)
     free = [v.var for v in values if v.bytes <= options.free_bytes]
     kept = {v.var for v in cut}.union(free)
@@ -422,8 +425,8 @@ def partition(split: Split, options: PartitionOptions | None = None) -> Partitio
 
 def _undecidable(values: Sequence[Value], options: PartitionOptions) -> ConfigurationError:
     """The error for values that may neither be saved nor be recomputed."""
-    assert options.may_save is not None
-    stuck = [v for v in values if v.ban and v.read and not options.may_save(v.var, v.eqn)]
+    allowed = options.may_save or (lambda var, eqn: True)
+    stuck = [v for v in values if v.ban and v.read and not allowed(v.var, v.eqn)]
     names = [f"{v.var.name or '?'}: {v.var.aval} ({v.ban})" for v in stuck]
     return ConfigurationError(
         "the backward part reads values that may be neither saved nor recomputed",

@@ -8,6 +8,7 @@ subexpressions are not merged back across the two parts.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Final
 
 from stax.core.graph import BACKWARD, Eqn, Graph, Var
@@ -24,19 +25,24 @@ from stax.transforms.phases import split_joint
 ONE_PROGRAM: Final = PartitionOptions(inputs_are_enough=False, free_bytes=64)
 
 
-def rematerialise(graph: Graph, options: PartitionOptions = ONE_PROGRAM) -> Graph:
+def rematerialise(
+    graph: Graph, options: PartitionOptions = ONE_PROGRAM, kept: Set[Var] | None = None
+) -> Graph:
     """`graph` with cheap forward values recomputed where its backward part reads them.
 
-    Values are unchanged bit for bit; the equations of a checkpointed region (a hard constraint
-    of the user) stay as they are.
+    With `kept`, the values of that set are kept for the backward part instead of those on the
+    minimum cut, and everything else it reads is recomputed.  Values are unchanged bit for bit;
+    the equations of a checkpointed region (a hard constraint of the user) stay as they are.
     """
     split = split_joint(graph)
     if not split.backward or not split.forward:
         return graph
     values = network_values(split, options)
-    network = [v for v in values if v.bytes > options.free_bytes]
-    _, cut = minimum_cut(network)
-    given = {v.var for v in cut}
+    if kept is None:
+        network = [v for v in values if v.bytes > options.free_bytes]
+        given = {v.var for v in minimum_cut(network)[1]}
+    else:
+        given = set(kept)
     given.update(v.var for v in values if v.bytes <= options.free_bytes)
     # A returned forward value is in memory when the program ends, whatever the backward reads.
     outputs = {a for a in graph.outputs if isinstance(a, Var)}

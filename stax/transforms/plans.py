@@ -1,0 +1,468 @@
+"""Candidate plans for a memory budget: which forward values stay for the backward part.
+
+Input: a graph with backward equations.  Output: sets of kept forward values, from everything down
+to little, among which the driver chooses after measuring each on the real schedule and arena.
+The sets come from three sources: minimum cuts at several prices of recomputation; a dynamic
+program that cuts the forward part into segments, each kept by one of those cuts or recomputed
+from its boundary; and, for small graphs, single changes of those sets.  A model of memory that
+knows what is computed in place of being stored orders and thins the candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from stax.core.graph import Eqn, Graph, Var
+from stax.core.primitive import Recompute
+from stax.transforms.budget import CurvePoint, MemoryCurve
+from stax.transforms.maxflow import INFINITE, FlowNetwork
+from stax.transforms.partition import (
+    FUSIBLE,
+    LIGHT,
+    PartitionOptions,
+    Value,
+    backward_equations,
+    equation_cost,
+    functions_of_inputs,
+    minimum_cut,
+    network_edges,
+    network_values,
+)
+from stax.transforms.phases import Split, split_joint
+from stax.transforms.rematerialise import ONE_PROGRAM
+from stax.transforms.simplify import has_effect
+
+_SCALE_BITS: Final = 20
+PRICES: Final = tuple(2.0**k for k in range(-8, 7))  # bytes worth one operation, relative
+LEVELS: Final = 6  # cuts that the dynamic program chooses among
+POSITIONS: Final = 20  # boundaries the dynamic program considers
+LIMITS: Final = 40  # memory limits it is run for
+TRIES: Final = 80_000  # equations simulated while improving small plans
+MOVES: Final = 6  # changes of each kind tried on one plan
+LARGE: Final = 3_000  # equations from which on fewer plans are looked at
+EXHAUSTIVE: Final = 9  # up to this many values, every set of them is tried
+
+Kept = frozenset[Var]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Kept forward values, and what the model says: peak bytes and recomputed operations."""
+
+    kept: Kept
+    peak: int
+    work: int
+
+
+class MemoryModel:
+    """Peak bytes of a graph's program for a set of kept values, without lowering it.
+
+    A cheap value with one fusible reader, and a view, take no memory: their reader reads what
+    they are computed from.  Everything else is stored from its equation to its last reader.
+    """
+
+    def __init__(self, graph: Graph, split: Split) -> None:
+        self.split = split
+        self.producer = {v: e for e in split.forward for v in e.outputs}
+        self.outputs = {a for a in graph.outputs if isinstance(a, Var)}
+        self.free = {*graph.inputs, *(v for v, _ in graph.constants)}
+        self.output_bytes = sum(v.aval.nbytes for v in self.outputs if v not in self.free)
+        self.size = len(split.forward) + len(split.backward)
+
+    def equations(self, kept: Iterable[Var]) -> tuple[list[Eqn], list[Eqn]]:
+        """The program's equations in order, and those among them that recompute."""
+        given = {*kept, *self.free, *(v for v in self.outputs if v in self.producer)}
+        backward, again = backward_equations(self.split.backward, (), self.producer, given)
+        return [*self.split.forward, *backward], again
+
+    def plan(self, kept: Iterable[Var]) -> Plan:
+        """The figures of a set of kept values."""
+        kept = frozenset(kept)
+        eqns, again = self.equations(kept)
+        return Plan(kept, self.peak(eqns), sum(map(equation_cost, again)))
+
+    def peak(self, eqns: Sequence[Eqn]) -> int:
+        """The largest sum of bytes alive, outputs included throughout."""
+        # Several equations may define one variable (a recomputation): each is its own value.
+        readers: list[list[Eqn]] = []
+        defined: dict[Var, int] = {}
+        reads: list[list[int]] = []
+        owner: list[Var] = []
+        for eqn in eqns:
+            own = []
+            for atom in eqn.inputs:
+                k = defined.get(atom) if isinstance(atom, Var) else None
+                if k is not None:
+                    readers[k].append(eqn)
+                    own.append(k)
+            reads.append(own)
+            for var in eqn.outputs:
+                defined[var] = len(owner)
+                owner.append(var)
+                readers.append([])
+        final = {defined[v] for v in self.outputs if v in defined}
+        last = [-1] * len(owner)
+        first = [0] * len(owner)
+        stored = [False] * len(owner)
+        roots: list[tuple[int, ...]] = [()] * len(owner)
+        value = 0
+        for time, (eqn, own) in enumerate(zip(eqns, reads, strict=True)):
+            sources = tuple(dict.fromkeys(r for k in own for r in roots[k]))
+            kind = eqn.prim.recompute
+            for _ in eqn.outputs:
+                inlined = value not in final and (
+                    kind is Recompute.VIEW
+                    or (
+                        kind is Recompute.CHEAP
+                        and len(readers[value]) <= 1
+                        and all(r.prim.recompute in FUSIBLE for r in readers[value])
+                        and len(sources) <= 16
+                    )
+                )
+                if inlined:
+                    roots[value] = sources
+                else:
+                    roots[value] = (value,)
+                    stored[value] = value not in final
+                    first[value] = last[value] = time
+                    for root in sources:
+                        last[root] = time
+                value += 1
+        change = [0] * (len(eqns) + 1)
+        for k, is_stored in enumerate(stored):
+            if is_stored:
+                change[first[k]] += owner[k].aval.nbytes
+                change[last[k] + 1] -= owner[k].aval.nbytes
+        alive = peak = 0
+        for delta in change:
+            alive += delta
+            peak = max(peak, alive)
+        return peak + self.output_bytes
+
+
+def candidate_plans(graph: Graph, options: PartitionOptions = ONE_PROGRAM) -> list[Plan]:
+    """Plans from the most kept values to the fewest; the first keeps everything.
+
+    The second is the one that is taken without a budget.  A graph without a backward part has
+    none.
+    """
+    split = split_joint(graph)
+    if not split.backward or not split.forward:
+        return []
+    model = MemoryModel(graph, split)
+    values = network_values(split, options)
+    everything = model.plan(v.var for v in values)
+    # What is drawn or done once is not done again.
+    small = {v.var for v in values if v.bytes <= options.free_bytes or _is_single(v)}
+    network = [v for v in values if v.bytes > options.free_bytes]
+    usual = {v.var for v in minimum_cut(network)[1]} | small
+    default = model.plan(usual)
+    levels = [usual, *(c | small for c in _cuts(split, network)), small]
+    found = {default.kept: default}
+    few = [levels[0], *(levels[1:][k] for k in spread(len(levels) - 1, LEVELS))]
+    if model.size > LARGE:
+        levels = few
+    for kept in (*levels, *_segmented(split, values, few, small)):
+        if frozenset(kept) not in found:
+            plan = model.plan(kept)
+            found[plan.kept] = plan
+    droppable = [v.var for v in network if v.var in usual and v.var not in model.outputs | small]
+    if len(droppable) <= EXHAUSTIVE:
+        _all_subsets(model, usual, droppable, found)
+    _improve(model, network, droppable, small, found)
+    front = pareto(found.values())
+    return [everything, default, *(p for p in front if p.kept not in (everything.kept, usual))]
+
+
+def _is_single(value: Value) -> bool:
+    return value.eqn.prim.recompute is Recompute.RANDOM or has_effect(value.eqn.prim)
+
+
+def pareto(plans: Iterable[Plan]) -> list[Plan]:
+    """The plans that no other beats in both peak and work, the largest peak first."""
+    front: list[Plan] = []
+    for plan in sorted(plans, key=lambda p: (p.peak, p.work, len(p.kept))):
+        if not front or plan.work < front[-1].work:
+            front.append(plan)
+    front.reverse()
+    return front
+
+
+def spread(count: int, wanted: int) -> list[int]:
+    """At most `wanted` of the numbers below `count`, evenly spread, the last among them."""
+    if count <= wanted:
+        return list(range(count))
+    return [count - 1 - (count - 1) * k // (wanted - 1) for k in range(wanted - 1, -1, -1)]
+
+
+def thinned(plans: Sequence[Plan], count: int) -> list[Plan]:
+    """At most `count` plans, evenly spread over the peaks, the ends among them."""
+    if len(plans) <= count:
+        return list(plans)
+    high, low = plans[0].peak, plans[-1].peak
+    chosen: dict[int, Plan] = {}
+    for k in range(count):
+        limit = high - (high - low) * k // max(count - 1, 1)
+        plan = next(p for p in plans if p.peak <= limit)
+        chosen[id(plan)] = plan
+    return list(chosen.values())
+
+
+def between(points: Sequence[CurvePoint], plans: Sequence[Plan]) -> Plan | None:
+    """The plan to measure next: one in the widest gap of the measured curve, if there is any."""
+    curve = MemoryCurve.of(points).points
+    done = {p.kept for p in points}
+    gaps = sorted(pairwise(curve), key=lambda g: g[1].peak_bytes - g[0].peak_bytes)
+    for high, low in gaps:
+        inside = [
+            p
+            for p in plans
+            if high.recompute_flops < p.work < low.recompute_flops and p.kept not in done
+        ]
+        if inside:
+            inside.sort(key=lambda p: p.work)
+            return inside[len(inside) // 2]
+    return None
+
+
+# --- minimum cuts at a price --------------------------------------------------------------------
+
+
+def _cuts(split: Split, values: Sequence[Value]) -> list[set[Var]]:
+    """Kept sets of minimum cuts that weigh bytes against operations, dearest operation first."""
+    size = sum(v.bytes for v in values)
+    work = sum(_work(v) for v in values if v.eqn.prim.recompute is not Recompute.RANDOM)
+    found: list[set[Var]] = []
+    for price in reversed(PRICES):
+        scale = price * size / max(work, 1)
+        kept = _cut_at(values, scale)
+        if not found or kept != found[-1]:
+            found.append(kept)
+    return found
+
+
+def _work(value: Value) -> int:
+    return max(1, equation_cost(value.eqn) // len(value.eqn.outputs))
+
+
+def _cut_at(values: Sequence[Value], price: float) -> set[Var]:
+    source = 2 * len(values)
+    network = FlowNetwork(source + 2)
+    for tail, head, capacity in network_edges(values):
+        if tail == source or (head == source + 1 and not values[tail // 2].read):
+            continue
+        if tail // 2 == head // 2 and capacity < INFINITE:
+            capacity = values[tail // 2].bytes << _SCALE_BITS
+        network.add_edge(tail, head, capacity)
+    for k, value in enumerate(values):
+        random = value.eqn.prim.recompute is Recompute.RANDOM
+        cost = int(_work(value) * price * (1 << _SCALE_BITS))
+        network.add_edge(source, 2 * k, INFINITE if random else min(cost, INFINITE))
+    network.max_flow(source, source + 1)
+    near = network.reachable(source)
+    return {v.var for k, v in enumerate(values) if near[2 * k] and not near[2 * k + 1]}
+
+
+# --- segments -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """One way to treat the values between two boundaries."""
+
+    stop: int
+    level: int
+    stored: int  # bytes held until its backward part is done
+    needed: int  # bytes its backward part needs beside what earlier segments hold
+    work: int
+
+
+def _segmented(
+    split: Split, values: Sequence[Value], levels: Sequence[set[Var]], small: set[Var]
+) -> list[set[Var]]:
+    """Kept sets of the best segmentations, for memory limits from high to low."""
+    bounds, crossing = _boundaries(split)
+    if len(bounds) < 3:
+        return []
+    segments = _segments(split, values, levels, bounds, crossing)
+    high = sum(v.bytes for v in values if v.var in levels[0])
+    found: list[set[Var]] = []
+    for k in range(1, LIMITS + 1):
+        path = _best_path(segments, high * k // LIMITS)
+        if path is None:
+            continue
+        kept = set(small)
+        at = 0
+        for segment in path:
+            start, stop = bounds[at], bounds[segment.stop]
+            made = {v for e in split.forward[start:stop] for v in e.outputs}
+            kept |= levels[segment.level] & made
+            if segment.level:
+                kept |= crossing[at]
+            at = segment.stop
+        found.append(kept)
+    return found
+
+
+def _boundaries(split: Split) -> tuple[list[int], list[set[Var]]]:
+    """Narrow positions between forward equations, and what crosses each that takes memory."""
+    forward = split.forward
+    light = functions_of_inputs(split)
+    made = {v: k for k, e in enumerate(forward) for v in e.outputs if v not in light}
+    last: dict[Var, int] = {}
+    for k, eqn in enumerate(forward):
+        for atom in eqn.inputs:
+            if isinstance(atom, Var) and atom in made:
+                last[atom] = k
+    change = [0] * (len(forward) + 2)
+    for var, k in last.items():
+        change[made[var] + 1] += var.aval.nbytes
+        change[k + 1] -= var.aval.nbytes
+    width = []
+    alive = 0
+    for delta in change[: len(forward) + 1]:
+        alive += delta
+        width.append(alive)
+    narrow = [
+        k
+        for k in range(1, len(forward))
+        if width[k] <= width[k - 1] and width[k] <= width[k + 1] and width[k] > 0
+    ]
+    if len(narrow) > POSITIONS:
+        limit = sorted(width[k] for k in narrow)[len(narrow) // 2]
+        slim = [k for k in narrow if width[k] <= limit]
+        narrow = [slim[len(slim) * k // POSITIONS] for k in range(POSITIONS)]
+    bounds = [0, *dict.fromkeys(narrow), len(forward)]
+    crossing: list[set[Var]] = [set() for _ in bounds]
+    place = {b: k for k, b in enumerate(bounds)}
+    for var, k in last.items():
+        for b in bounds:
+            if made[var] < b <= k:
+                crossing[place[b]].add(var)
+    return bounds, crossing
+
+
+def _segments(
+    split: Split,
+    values: Sequence[Value],
+    levels: Sequence[set[Var]],
+    bounds: Sequence[int],
+    crossing: Sequence[set[Var]],
+) -> list[list[_Segment]]:
+    """The segments that start at each boundary."""
+    place = {v: k for k, e in enumerate(split.forward) for v in e.outputs}
+    full = _sums(place, {v.var: v.bytes for v in values if v.var in levels[0]}, bounds)
+    producer = {v: e for e in split.forward for v in e.outputs}
+    free = {*split.primals, *(v for v, _ in split.graph.constants)}
+    stored, work = [], []
+    for kept in levels:
+        stored.append(_sums(place, {v: v.aval.nbytes for v in kept if v in place}, bounds))
+        _, again = backward_equations(split.backward, (), producer, {*kept, *free})
+        costs = {e.outputs[0]: equation_cost(e) for e in again}
+        work.append(_sums(place, costs, bounds))
+    border = [sum(v.aval.nbytes for v in c) for c in crossing]
+    found: list[list[_Segment]] = [[] for _ in bounds]
+    for i in range(len(bounds) - 1):
+        for j in range(i + 1, len(bounds)):
+            for level in range(len(levels)):
+                if level == 0 and j > i + 1:
+                    continue
+                held = stored[level][j] - stored[level][i]
+                everything = full[j] - full[i]
+                if level:
+                    held += border[i]
+                    everything = max(everything, held) + border[i]
+                cost = work[level][j] - work[level][i]
+                found[i].append(_Segment(j, level, held, everything, cost))
+    return found
+
+
+def _sums(place: dict[Var, int], amounts: dict[Var, int], bounds: Sequence[int]) -> list[int]:
+    """Sums of amounts over the equations before each boundary."""
+    total = [0] * (bounds[-1] + 1)
+    for var, amount in amounts.items():
+        total[place[var] + 1] += amount
+    for k in range(1, len(total)):
+        total[k] += total[k - 1]
+    return [total[b] for b in bounds]
+
+
+def _best_path(segments: Sequence[Sequence[_Segment]], limit: int) -> list[_Segment] | None:
+    """The segmentation of least work whose bytes stay within `limit` at every segment."""
+    State = tuple[int, int, tuple[_Segment, ...]]
+    states: list[list[State]] = [[] for _ in segments]
+    states[0] = [(0, 0, ())]
+    grain = max(limit // 64, 1)
+    for i, here in enumerate(states):
+        best: dict[int, State] = {}
+        for state in here:  # one state for each amount of stored bytes, in steps of `grain`
+            key = state[0] // grain
+            if key not in best or state[1] < best[key][1]:
+                best[key] = state
+        cheapest = math.inf
+        for key in sorted(best):
+            held, work, path = best[key]
+            if work >= cheapest:
+                continue
+            cheapest = work
+            if i == len(segments) - 1:
+                return_path = path
+                continue
+            for s in segments[i]:
+                if held + s.needed <= limit:
+                    states[s.stop].append((held + s.stored, work + s.work, (*path, s)))
+        if i == len(segments) - 1 and best:
+            return list(return_path)
+    return None
+
+
+# --- small graphs -------------------------------------------------------------------------------
+
+
+def _all_subsets(
+    model: MemoryModel, usual: set[Var], droppable: Sequence[Var], found: dict[Kept, Plan]
+) -> None:
+    base = usual - set(droppable)
+    for bits in range(1 << len(droppable)):
+        kept = frozenset(base | {v for k, v in enumerate(droppable) if bits >> k & 1})
+        if kept not in found:
+            found[kept] = model.plan(kept)
+
+
+def _improve(
+    model: MemoryModel,
+    values: Sequence[Value],
+    droppable: Sequence[Var],
+    fixed: set[Var],
+    found: dict[Kept, Plan],
+) -> None:
+    """Add plans that differ from the best ones in one or two values, while that helps."""
+    given = {v.var: v for v in values if v.var not in fixed and v.capacity < INFINITE}
+    heavy = [v.var for v in given.values() if v.eqn.prim.recompute not in LIGHT]
+    movable = [v for v in dict.fromkeys([*droppable, *heavy]) if v in given]
+    # Bytes that a value costs for each operation that it saves, the worst bargain first.
+    movable.sort(key=lambda v: -given[v].bytes / _work(given[v]))
+    budget = TRIES // max(model.size, 1)
+    seen: set[Kept] = set()
+    while budget > 0:
+        front = [p for p in pareto(found.values()) if p.kept not in seen]
+        if not front:
+            return
+        for plan in front:
+            seen.add(plan.kept)
+            drop = [v for v in movable if v in plan.kept][:MOVES]
+            keep = [v for v in reversed(movable) if v not in plan.kept][:MOVES]
+            for var in (*drop, *keep):
+                changed = plan.kept ^ {var}
+                if changed not in found:
+                    budget -= 1
+                    found[changed] = model.plan(changed)
+            if budget <= 0:
+                return
+
+
+__all__ = ["MemoryModel", "Plan", "between", "candidate_plans", "pareto", "thinned"]

@@ -1,0 +1,168 @@
+"""`jit(memory_budget=...)`: kept on the real schedule, monotone, predicted, with equal results."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stax
+from stax.compile import CompileOptions, lowered_graph, memory_curve_of, simplified
+from stax.errors import ConfigurationError, MemoryBudgetError
+from stax.transforms.partition import equation_cost
+from stax.transforms.phases import split_joint
+from stax.transforms.plans import MemoryModel, candidate_plans
+from tests.budget.models import MODELS, chain
+
+OPTIONS = CompileOptions.of()
+
+
+def curve_of(gradient, args):
+    return memory_curve_of(gradient.trace(*args).graph, OPTIONS, "cpu", {})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_budget_is_kept_and_gives_equal_results(name):
+    f, args = MODELS[name]()
+    gradient = stax.jit(stax.value_and_grad(f))
+    graph = gradient.trace(*args).graph
+    curve = memory_curve_of(graph, OPTIONS, "cpu", {})
+    want = stax.tree.leaves(gradient(*args))
+    peaks, work = [], []
+    low, high = curve.least, curve.everything
+    for k in range(20):
+        budget = low + (high - low) * k // 19
+        point = curve.within(budget)
+        peaks.append(point.peak_bytes)
+        work.append(point.recompute_flops)
+        assert point.peak_bytes <= budget
+        if k in (0, 9):
+            lowered = lowered_graph(graph, replace(OPTIONS, memory_budget=budget))
+            assert lowered.peak_bytes == point.peak_bytes
+            found = lowered.compile()(*stax.tree.leaves(args))
+            for a, b in zip(found, want, strict=True):
+                np.testing.assert_array_equal(a, b)
+    assert all(a <= b for a, b in pairwise(peaks))
+    assert all(a >= b for a, b in pairwise(work))
+
+
+def test_half_of_everything_costs_little_on_a_transformer():
+    f, args = MODELS["transformer"]()
+    gradient = stax.jit(stax.value_and_grad(f))
+    point = curve_of(gradient, args).within(0.5)
+    graph = simplified(gradient.trace(*args).graph, OPTIONS, {})
+    assert point.recompute_flops <= 0.12 * sum(map(equation_cost, graph.eqns))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_predicted_and_measured_peaks_agree():
+    def resident():
+        gc.collect()
+        status = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) * 1024
+
+    f, args = chain(depth=8, rows=16384, width=128)
+    warm, small = chain(depth=1, rows=256, width=128)
+    stax.jit(stax.grad(warm))(*small)
+    for budget in (None, 0.6):
+        compiled = stax.jit(stax.value_and_grad(f), memory_budget=budget).lower(*args).compile()
+        predicted = compiled.memory_analysis()["peak_bytes"]
+        before = resident()
+        outs = compiled(*args)  # the arena stays for the next call
+        grown = resident() - before
+        assert abs(grown - predicted) <= 0.02 * predicted + 2**20
+        del outs, compiled
+
+
+def test_an_infeasible_budget_names_the_least():
+    f, args = MODELS["mlp"]()
+    with pytest.raises(MemoryBudgetError, match="at least") as caught:
+        stax.jit(stax.grad(f), memory_budget="1KiB")(*args)
+    least = caught.value.least
+    assert least > 1024
+    assert stax.jit(stax.grad(f), memory_budget=least).lower(*args).peak_bytes <= least
+    with pytest.raises(MemoryBudgetError):
+        stax.jit(stax.grad(f), memory_budget=least - 1)(*args)
+
+
+@pytest.mark.parametrize("budget", ["lots", -1, 0.0, 1.5, True])
+def test_nonsense_budgets(budget):
+    f, args = MODELS["mlp"]()
+    with pytest.raises(ConfigurationError, match="not a budget"):
+        stax.jit(stax.grad(f), memory_budget=budget)(*args)
+
+
+def test_a_compiled_function_saves_within_its_budget():
+    f, args = chain(depth=6, rows=64, width=32)
+    budget = 2 * 64 * 32 * 4
+    want = stax.grad(f)(*args)
+    g = stax.jit(f, memory_budget=budget)
+    for a, b in zip(stax.grad(g)(*args), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    graph = stax.make_ir(lambda *a: stax.vjp(g, *a)[1](np.float32(1)))(*args)
+    forward = next(e for e in graph.eqns if e.op == "jit")
+    assert sum(v.aval.nbytes for v in forward.outputs[1:]) <= budget
+    half = stax.jit(f, memory_budget=0.5)
+    for a, b in zip(stax.grad(half)(*args), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert half(*args) == stax.jit(f)(*args)
+
+
+def test_random_values_are_drawn_once_at_every_budget():
+    x = np.ones((64, 32), np.float32)
+    w = np.eye(32, dtype=np.float32)
+    key = stax.random.key(3)
+
+    def f(w, x):
+        for k in range(4):
+            keep = stax.random.bernoulli(stax.random.fold_in(key, k), 0.5, (64, 32))
+            x = np.where(keep, np.tanh(x @ w), 0.0)
+        return (x * x).sum()
+
+    gradient = stax.jit(stax.grad(f))
+    curve = curve_of(gradient, (w, x))
+    want = gradient(w, x)
+    draws = {"n": None}
+    for point in curve.points:
+        budgeted = stax.jit(stax.grad(f), memory_budget=point.peak_bytes)
+        np.testing.assert_array_equal(budgeted(w, x), want)
+        ops = [e.op for e in budgeted.lower(w, x).prepared.eqns]
+        count = sum("threefry" in op or "bits" in op for op in ops)
+        assert draws["n"] in (None, count)
+        draws["n"] = count
+
+
+def test_small_graphs_are_planned_as_well_as_exhaustively():
+    """All save sets of a small graph, by the model: no budget is served more than 5 % worse."""
+    f, args = chain(depth=11, rows=32, width=16)
+    graph = simplified(stax.jit(stax.grad(f)).trace(*args).graph, OPTIONS, {})
+    plans = candidate_plans(graph)
+    model = MemoryModel(graph, split_joint(graph))
+    products = [
+        e.outputs[0] for e in model.split.forward if e.op == "dot_general" and e.outputs[0].shape
+    ]
+    others = plans[1].kept - set(products)
+    best = {}
+    for bits in range(1 << len(products)):
+        plan = model.plan(others | {v for k, v in enumerate(products) if bits >> k & 1})
+        best[plan.peak] = min(best.get(plan.peak, plan.work), plan.work)
+    for limit in {p.peak for p in plans}:
+        optimum = min((w for p, w in best.items() if p <= limit), default=None)
+        ours = min(p.work for p in plans if p.peak <= limit)
+        if optimum is not None:
+            assert ours <= 1.05 * optimum
+
+
+def test_planning_is_fast():
+    f, args = chain(depth=120, rows=8, width=8)
+    graph = simplified(stax.jit(stax.grad(f)).trace(*args).graph, OPTIONS, {})
+    start = time.perf_counter()
+    candidate_plans(graph)
+    taken = time.perf_counter() - start
+    assert taken < 8.0 * max(len(graph.eqns) / 1000, 1.0)  # a loaded machine; 1 s on an idle one
