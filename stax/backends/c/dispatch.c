@@ -250,9 +250,24 @@ typedef struct {
 static int same_static(PyObject *known, PyObject *value) {
     if (known == value) return 1;
     if (Py_TYPE(known) != Py_TYPE(value)) return 0;
-    if (PyFloat_CheckExact(known)) {
+    if (PyFloat_Check(known)) {
         double a = PyFloat_AS_DOUBLE(known), b = PyFloat_AS_DOUBLE(value);
         return memcmp(&a, &b, sizeof a) == 0;
+    }
+    if (PyTuple_Check(known)) {  /* (1,), (1.0,) and (True,) are equal and not the same constant */
+        Py_ssize_t size = PyTuple_GET_SIZE(known);
+        if (PyTuple_GET_SIZE(value) != size) return 0;
+        for (Py_ssize_t i = 0; i < size; i++)
+            if (!same_static(PyTuple_GET_ITEM(known, i), PyTuple_GET_ITEM(value, i))) return 0;
+        return 1;
+    }
+    if (PyComplex_Check(known) || PyArray_IsScalar(known, Inexact)) {  /* signs of zeros count */
+        PyObject *a = PyObject_Repr(known), *b = PyObject_Repr(value);
+        int same = a && b && PyUnicode_Compare(a, b) == 0;
+        Py_XDECREF(a);
+        Py_XDECREF(b);
+        if (PyErr_Occurred()) PyErr_Clear();
+        return same;
     }
     int equal = PyObject_RichCompareBool(known, value, Py_EQ);
     if (equal < 0) PyErr_Clear();

@@ -27,7 +27,6 @@ from __future__ import annotations
 import ctypes
 import importlib.machinery
 import importlib.util
-import struct
 import sys
 import sysconfig
 import threading
@@ -39,6 +38,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from stax.backends.c.toolchain import Toolchain, find_toolchain
+from stax.core.statics import static_key
 from stax.errors import CompilationError, CompilerNotFoundError
 
 __all__ = [
@@ -232,20 +232,18 @@ class _NoFastPath(Exception):
 
 
 class _Static:
-    """A static argument as part of a key: equal values of one type, floats by their bits."""
+    """A static argument as part of a key: equal values of the same types."""
 
     __slots__ = ("value",)
 
     def __init__(self, value: object) -> None:
-        self.value = struct.pack("d", value) if type(value) is float else value
+        self.value = static_key(value)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Static) or type(self.value) is not type(other.value):
-            return False
-        return self.value is other.value or bool(self.value == other.value)
+        return isinstance(other, _Static) and bool(self.value == other.value)
 
     def __hash__(self) -> int:
-        return hash(type(self.value))
+        return hash(self.value[0])
 
 
 def _describe(value: Any, leaves: list[Any]) -> object:

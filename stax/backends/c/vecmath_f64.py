@@ -67,6 +67,15 @@ STAX_INLINE double stax_exp_core_f64(double hi, double lo, double shift) {
     double low = __builtin_fma(-n, 0x1.abc9e3b39803fp-56, lo);
     return stax_ldexp_f64(1.0 + stax_exp_poly_f64(r, low), t + shift);
 }
+//: exp_times_f64 22
+// (y + rest) * exp(hi + lo) for |hi| <= 1400, below 2^1024
+STAX_INLINE double stax_exp_times_f64(double y, double rest, double hi, double lo) {
+    double t = __builtin_fma(hi, 0x1.71547652b82fep+0, 0x1.8p52);
+    double n = t - 0x1.8p52;
+    double r = __builtin_fma(-n, 0x1.62e42fefa39efp-1, hi);
+    double low = __builtin_fma(-n, 0x1.abc9e3b39803fp-56, lo);
+    return stax_ldexp_f64(y + __builtin_fma(y, stax_exp_poly_f64(r, low), rest), t);
+}
 //: exp_low_f64 20
 // exp(x) for x <= 710
 STAX_INLINE double stax_exp_low_f64(double x) {

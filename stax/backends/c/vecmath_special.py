@@ -184,12 +184,17 @@ STAX_INLINE double stax_erfc_far_f64(double a) {
     p = __builtin_fma(p, t, 0x1.16ecefcfa53ep-4);
     p = __builtin_fma(p, t, 0x1.f7f5df66fd693p-7);
     p = __builtin_fma(p, t, -0x1.1df1ad154a28fp-3);
-    p = __builtin_fma(p, t, 0x1.3ba5916e9fd7fp+0);
+    // The last sum and the quotient are carried in two parts.
+    double head = __builtin_fma(p, t, 0x1.3ba5916e9fd7fp+0);
+    double rest = __builtin_fma(p, t, 0x1.3ba5916e9fd7fp+0 - head);
     double square = b * b;
     double low = __builtin_fma(b, b, -square);
     double d = __builtin_fma(2.0, b, 1.0);
-    double q = p / d;
-    return stax_exp_core_f64(-square, -low, -0.0) * q;
+    double d_low = 1.0 - (d - 2.0 * b);
+    double inverse = 1.0 / d;
+    double q = head * inverse;
+    rest = __builtin_fma(-q, d_low, __builtin_fma(-q, d, head) + rest) * inverse;
+    return stax_exp_times_f64(q, rest, -square, -low);
 }
 //: erf_f64 85
 STAX_INLINE double stax_erf_f64(double x) {
@@ -245,6 +250,8 @@ STAX_INLINE double stax_erfinv_f64(double x) {
 extern double lgamma(double);
 STAX_INLINE double stax_lgamma_f64(double x) { return lgamma(x); }
 //: digamma_f64 60 scalar
+// on [1, 2] the distance from the root times a rational function; elsewhere by recurrence,
+// reflection, and from 10 up by the asymptotic series
 static double stax_digamma_f64(double x) {
     double shift = 0.0;
     if (x == 0.0) return __builtin_copysign(__builtin_inf(), -x);
@@ -255,13 +262,38 @@ static double stax_digamma_f64(double x) {
         shift = -0x1.921fb54442d18p+1 / stax_tan_f64(t);
         x = 1.0 - x;
     }
-    while (x < 10.0) {
-        shift -= 1.0 / x;
+    if (x >= 10.0) {
+        double w = 1.0 / (x * x);
+        double series = w * (1.0 / 12 - w * (1.0 / 120 - w * (1.0 / 252 - w * (1.0 / 240
+            - w * (1.0 / 132 - w * (691.0 / 32760 - w * (1.0 / 12 - w * 3617.0 / 8160)))))));
+        return stax_log_f64(x) - 0.5 / x - series + shift;
+    }
+    double sum = 0.0;
+    while (x > 2.0) {
+        x -= 1.0;
+        sum += 1.0 / x;
+    }
+    // NaN ends here too
+    if (!(x >= 1.0)) {
+        sum -= 1.0 / x;
         x += 1.0;
     }
-    double w = 1.0 / (x * x);
-    double series = w * (1.0 / 12 - w * (1.0 / 120 - w * (1.0 / 252 - w * (1.0 / 240
-        - w * (1.0 / 132 - w * (691.0 / 32760 - w * (1.0 / 12 - w * 3617.0 / 8160)))))));
-    return stax_log_f64(x) - 0.5 / x - series + shift;
+    double t = x - 1.5;
+    double root = (x - 0x1.762d86356be3fp+0) - 0x1.b86a722197829p-54;
+    double p = 0x1.d18583ff2a8d7p-22;
+    p = __builtin_fma(p, t, 0x1.e28d73e51704dp-13);
+    p = __builtin_fma(p, t, 0x1.12b24674955dbp-7);
+    p = __builtin_fma(p, t, 0x1.9b6234ce144d0p-4);
+    p = __builtin_fma(p, t, 0x1.07e7e45c77740p-1);
+    p = __builtin_fma(p, t, 0x1.2afe221f7a6b0p+0);
+    p = __builtin_fma(p, t, 0x1.e6f0cbb873616p-1);
+    double q = 0x1.8e6418d8f7e0bp-15;
+    q = __builtin_fma(q, t, 0x1.4bfa733f9efd6p-9);
+    q = __builtin_fma(q, t, 0x1.55871f1b8bc65p-5);
+    q = __builtin_fma(q, t, 0x1.3258a53dc133ep-2);
+    q = __builtin_fma(q, t, 0x1.08d24ce4c0c3dp+0);
+    q = __builtin_fma(q, t, 0x1.ac68d1f07a2d0p+0);
+    q = __builtin_fma(q, t, 1.0);
+    return root * (p / q) + sum + shift;
 }
 """

@@ -22,7 +22,7 @@ from stax.backends.triton.kernel import KernelSource
 from stax.backends.triton.prelude import prelude
 from stax.errors import CompilationError, CompilerNotFoundError, DeviceError
 
-FORMAT = "triton-image-3"
+FORMAT = "triton-image-4"
 MODULE = "stax_generated"
 _lock = threading.RLock()
 
@@ -36,7 +36,7 @@ class Image:
       shared: bytes of shared memory.
       parameters: (offset, size) of each parameter; the scratch pointers come last.
       scratch: bytes of global scratch of one program.
-      registers, stack: of one thread; a stack means that registers were spilled.
+      registers, spilled: of one thread; what is spilled is beside the arrays it declares.
       vectors: the numbers of 128-bit, 64-bit and narrower accesses to memory.
     """
 
@@ -47,7 +47,7 @@ class Image:
     parameters: tuple[tuple[int, int], ...] = ()
     scratch: int = 0
     registers: int = 0
-    stack: int = 0
+    spilled: int = 0
     vectors: tuple[int, int, int] = (0, 0, 0)
 
     def pack(self) -> bytes:
@@ -171,6 +171,7 @@ def compiled(name: str, source: KernelSource, device: str) -> Image:
         return Image(code, meta.name, meta.shared, meta.num_warps)
     code = made.asm["cubin"]
     found = resources(code)
+    own = sum(map(int, re.findall(r"__local_depot\d+\[(\d+)\]", made.asm["ptx"])))
     return Image(
         code,
         meta.name,
@@ -179,7 +180,7 @@ def compiled(name: str, source: KernelSource, device: str) -> Image:
         found.parameters,
         getattr(meta, "global_scratch_size", 0) or 0,
         found.registers,
-        found.stack,
+        max(found.stack - own, 0),
         vector_accesses(made.asm["ptx"]),
     )
 

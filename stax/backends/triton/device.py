@@ -1,8 +1,9 @@
 """Devices: memory, copies and launches, in order on one stream.
 
 Input: a number.  Output: a `Machine`: what running a program takes.  Memory comes from the
-driver's pool, which keeps what is freed; every block is remembered with a label until it is freed,
-so that an exhausted device can be reported with its largest inhabitants.
+driver's pool and is kept by size when it is freed, so that a program that runs again finds the same
+addresses; every block has a label, so that an exhausted device can be reported with its largest
+inhabitants.
 """
 
 from __future__ import annotations
@@ -163,6 +164,7 @@ class CudaDevice:
         call("cuMemPoolSetAttribute", self._pool, RELEASE_THRESHOLD, keep)
         self.launcher = drive.function("cuLaunchKernel")
         self.live: dict[int, tuple[int, str]] = {}
+        self._kept: dict[int, list[int]] = {}  # freed blocks by size, the last freed last
         self._functions: dict[str, CudaFunction] = {}
         self._lock = threading.RLock()
 
@@ -190,23 +192,36 @@ class CudaDevice:
           DeviceError: the device has not as much; the message names the largest live values.
         """
         self.enter()
+        size = max(nbytes, 1)
+        with self._lock:
+            kept = self._kept.get(size)
+            if kept:
+                address = kept.pop()
+                self.live[address] = (nbytes, label)
+                return address
         out = ffi.new("CUdeviceptr *")
         try:
-            self.driver.call("cuMemAllocAsync", out, max(nbytes, 1), self.stream)
+            self.driver.call("cuMemAllocAsync", out, size, self.stream)
         except DeviceError as error:
             if getattr(error, "code", 0) != OUT_OF_MEMORY:
                 raise
-            self._trim()
+            self.trim()
             try:
-                self.driver.call("cuMemAllocAsync", out, max(nbytes, 1), self.stream)
+                self.driver.call("cuMemAllocAsync", out, size, self.stream)
             except DeviceError as again:
                 raise self._exhausted(nbytes, label) from again
         address = int(out[0])
         self.live[address] = (nbytes, label)
         return address
 
-    def _trim(self) -> None:
-        """Give memory that the pool keeps back to the device."""
+    def trim(self) -> None:
+        """Give memory that is kept for later back to the device."""
+        with self._lock:
+            blocks = [address for kept in self._kept.values() for address in kept]
+            self._kept.clear()
+        self.enter()
+        for address in blocks:
+            self.driver.call("cuMemFreeAsync", address, self.stream)
         self.synchronize()
         self.driver.call("cuMemPoolTrimTo", self._pool, 0)
 
@@ -222,10 +237,15 @@ class CudaDevice:
         )
 
     def free(self, address: int) -> None:
-        """Give memory back."""
-        if self.live.pop(address, None) is not None:
-            self.enter()
-            self.driver.call("cuMemFreeAsync", address, self.stream)
+        """Keep memory for the next request of its size.
+
+        All work is issued in order on one stream, so whoever gets it next comes after those who
+        use it now.
+        """
+        with self._lock:
+            found = self.live.pop(address, None)
+            if found is not None:
+                self._kept.setdefault(max(found[0], 1), []).append(address)
 
     def upload(self, address: int, array: np.ndarray[Any, Any]) -> None:
         """Copy a contiguous array to the device; the array may be changed afterwards."""
@@ -274,7 +294,9 @@ class CudaDevice:
             return found
 
     def captured(self, work: Callable[[], None]) -> Any:
-        """The launches of `work` as one executable graph."""
+        """The launches of `work` as one executable graph; None if they cannot be captured."""
+        if any(f.image.scratch for f in self._functions.values()):
+            return None
         call = self.driver.call
         self.enter()
         call("cuStreamBeginCapture_v2", self.stream, CAPTURE_RELAXED)

@@ -8,6 +8,7 @@ and replayed as one graph.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,6 +31,7 @@ from stax.errors import DeviceError, OutOfBoundsError
 from stax.loops.buffers import Buffer, ExternBuffer
 
 MOST_GRAPHS = 8
+MOST_SEEN = 256
 SMALLEST = 3  # times that blocks are halved while registers spill
 
 
@@ -59,7 +61,8 @@ class TritonProgram:
         self._functions: dict[str, Function] = {}
         self._constants: list[DeviceArray] = []
         self._graphs: dict[tuple[int, ...], Any] = {}
-        self._seen: tuple[int, ...] = ()
+        self._seen: dict[tuple[int, ...], int] = {}
+        self._lock = threading.Lock()
         target_of(device)
         self.kernels = dict(source.functions)
         self.from_cache = True
@@ -75,7 +78,7 @@ class TritonProgram:
             image = image_of(name, kernel, self.device)
             again = kernel.again
             for shrink in range(1, SMALLEST + 1):
-                if not image.stack or again is None:
+                if not image.spilled or again is None:
                     break
                 kernel = again(shrink)
                 image = image_of(name, kernel, self.device)
@@ -120,7 +123,8 @@ class TritonProgram:
         try:
             inputs = [a.address for a in given]
             outputs = [a.address for a in outs]
-            self._issue(inputs, outputs, arena, flags)
+            with self._lock:
+                self._issue(inputs, outputs, arena, flags)
             if flags:
                 self._raise(flags)
         finally:
@@ -160,12 +164,14 @@ class TritonProgram:
             on.replay(graph)
             return
         work()
-        if plain and key == self._seen and len(self._graphs) < MOST_GRAPHS:
+        if not plain or len(self._graphs) >= MOST_GRAPHS or len(self._seen) >= MOST_SEEN:
+            return
+        self._seen[key] = self._seen.get(key, 0) + 1
+        if self._seen[key] == 2:
             # Twice on the same memory: the next time as one graph. Capturing runs nothing.
             graph = on.captured(work)
             if graph is not None:
                 self._graphs[key] = graph
-        self._seen = key
 
     def _raise(self, flags: int) -> None:
         found = np.zeros(len(self.source.flags), np.int32)
@@ -375,7 +381,7 @@ def described(program: TritonProgram) -> Mapping[str, dict[str, int]]:
         out[name] = {
             "registers": image.registers,
             "shared_bytes": image.shared,
-            "stack_bytes": image.stack,
+            "spilled_bytes": image.spilled,
             "warps": image.warps,
             "programs": kernel.grid,
             "accesses_128": wide,

@@ -111,6 +111,18 @@ def matmul(
         mask((ragged_k, f"(inner[:, None] < {k} - start)"), (ragged_n, f"(columns < {n})"))
     )
     mask_c = mask((ragged_m, f"(rows < {m})"), (ragged_n, f"(columns < {n})"))
+
+    def again(shrink: int) -> KernelSource:
+        """The product with smaller blocks."""
+        smaller = Blocks(
+            max(use.m >> shrink, LEAST),
+            max(use.n >> shrink, LEAST),
+            max(use.k >> (shrink - 1), LEAST),
+            use.warps,
+            use.stages,
+        )
+        return matmul(name, shape, left, right, result, dtypes, smaller, precision)
+
     lines = [
         "pid = tl.program_id(0)",
         f"batch = (pid // {tiles_m * tiles_n}){wide}",
@@ -146,4 +158,5 @@ def matmul(
         b * tiles_m * tiles_n,
         use.warps,
         stages=use.stages,
+        again=again,
     )

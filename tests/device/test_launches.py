@@ -1,0 +1,143 @@
+"""Programs compiled for a fake device, which runs nothing but checks every launch."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stax
+from stax.backends.triton import device, driver
+from stax.backends.triton.array import put
+from stax.errors import DeviceError, OutOfBoundsError
+from tests.device import fake
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def test_prototypes_are_those_of_the_header(tmp_path):
+    spec = importlib.util.find_spec("triton")
+    assert spec is not None
+    assert spec.origin is not None
+    include = Path(spec.origin).parent / "backends" / "nvidia" / "include"
+    text = tmp_path / "prototypes.c"
+    text.write_text(f"#include <stddef.h>\n#include <cuda.h>\n{driver.PROTOTYPES}\n")
+    command = [fake.compiler(), "-fsyntax-only", "-Wall", "-Werror", f"-I{include}", str(text)]
+    subprocess.run(command, check=True)
+
+
+def test_arguments_block_and_grid(cuda):
+    seen = []
+
+    @fake.CALLBACK
+    def on_launch(name, grid, count, values):
+        seen.append((name, grid, [values[k] for k in range(count)]))
+
+    cuda.fake_on_launch(on_launch)
+    x, y = put(X), put(X)
+    out = stax.jit(lambda x, y: x * y + 1, backend="triton")(x, y)
+    ((name, grid, values),) = seen
+    assert (name, grid) == (b"kernel0", 1)
+    assert values[:3] == [x.address, y.address, out.address]
+    assert values[3:] == [0] * len(values[3:])  # scratch pointers, not needed
+    assert cuda.fake_fault() == b""
+
+
+def test_flags_are_passed_and_read(cuda):
+    @fake.CALLBACK
+    def on_launch(name, grid, count, values):
+        flags, flag = values[count - 4], values[count - 3]
+        fake.ctypes.c_int32.from_address(flags + 4 * flag).value = 1
+
+    f = stax.jit(lambda x, i: x[i], backend="triton")
+    f(X[0], np.array([1, 2]))
+    cuda.fake_on_launch(on_launch)
+    with pytest.raises(OutOfBoundsError, match="size 4"):
+        f(X[0], np.array([1, 2]))
+
+
+def test_shared_memory_beyond_the_default_is_asked_for(cuda):
+    a = np.zeros((512, 512), np.float16)
+    program = stax.jit(lambda a: (a @ a) + 1, backend="triton")
+    program(a)
+    assert cuda.fake_fault() == b""
+
+
+def test_a_failed_launch_is_named_and_nothing_leaks(cuda):
+    f = stax.jit(lambda x: x.sum(0) * 2, backend="triton")
+    x = put(X)
+    f(x)
+    before = fake.used(cuda)
+    cuda.fake_plant(b"cuLaunchKernel", 701, 0)
+    with pytest.raises(DeviceError, match=r"of kernel kernel0 failed: .*OUT_OF_RESOURCES"):
+        f(x)
+    assert fake.used(cuda) == before
+
+
+def test_ten_thousand_launches_leave_nothing(cuda):
+    f = stax.jit(lambda x: np.exp(x) * x.sum(), backend="triton")
+    x = put(np.ones((100, 100), np.float32))
+    f(x)
+    held, before = fake.used(cuda), cuda.fake_launches()
+    per_run = before
+    for _ in range(10_000 // per_run):
+        f(x)
+    assert fake.used(cuda) == held
+    assert cuda.fake_launches() - before >= 10_000 - per_run
+
+
+def test_a_program_run_again_on_the_same_memory_is_one_graph(cuda):
+    f = stax.jit(lambda x: np.exp(x) * x.sum(), backend="triton")
+    x = put(np.ones((100, 100), np.float32))
+    for _ in range(6):
+        f(x)
+    machine = device.machine(0)
+    calls = []
+    kept = machine.launcher
+    machine.launcher = lambda *a: calls.append(a) or kept(*a)
+    before = cuda.fake_launches()
+    for _ in range(3):
+        f(x)
+    assert cuda.fake_launches() > before
+    assert calls == []  # the whole program is one launch
+    assert cuda.fake_fault() == b""
+
+
+def test_events_measure_time(cuda):
+    f = stax.jit(lambda x: x + 1, backend="triton")
+    x = put(X)
+    assert 0 <= device.machine(0).seconds(lambda: f(x)) < 10
+    assert cuda.fake_live_events() == 0
+
+
+def test_arguments_of_another_device(cuda):
+    cuda.fake_set(2, 12040, 1 << 30)
+    f = stax.jit(lambda x: x + 1, backend="triton")
+    f(X)
+    with pytest.raises(DeviceError, match=r"argument x is on cuda:1, .* device 0"):
+        f(put(X, 1))
+
+
+WARM = """
+import sys
+import numpy as np, stax
+f = stax.jit(stax.grad(lambda x: (np.tanh(x) * x.sum()).sum()), backend="triton")
+f(np.ones((30, 40), np.float32))
+print(sorted({m.split(".")[0] for m in sys.modules} & {"triton", "sympy", "torch", "networkx"}))
+"""
+
+
+def test_a_warm_start_imports_neither_triton_nor_sympy(fake_library, tmp_path, monkeypatch):
+    monkeypatch.setenv("STAX_CUDA_DRIVER", str(fake_library))
+    monkeypatch.setenv("STAX_CACHE_DIR", str(tmp_path / "cache"))
+    outs = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", WARM], capture_output=True, text=True, check=True
+        )
+        outs.append(done.stdout.strip())
+    assert outs == ["['triton']", "[]"]
