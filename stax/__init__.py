@@ -37,6 +37,8 @@ def __getattr__(name: str) -> Any:
     """
     if name in _ON_DEMAND:
         return _import_module(f"stax.{name}")
+    if name == "DeviceArray":
+        return _import_module("stax.backends.triton.array").DeviceArray
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module 'stax' has no attribute {name!r}")
     api = _import_module("stax.api")

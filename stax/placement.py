@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from stax.backends import on_demand
 from stax.core.trace import Tracer
 from stax.errors import DeviceError
 from stax.numpy.creation import array
@@ -60,6 +61,7 @@ class Device:
 
 
 _CPU = Device()
+_GPU = ("cuda", "gpu")
 
 
 def devices(backend: str | None = None) -> list[Device]:
@@ -68,12 +70,16 @@ def devices(backend: str | None = None) -> list[Device]:
     Raises:
       DeviceError: there is no such platform.
     """
-    if backend not in (None, "cpu"):
-        raise DeviceError(
-            f"no device of the platform {backend!r}",
-            hint="arrays live on the CPU; compile for others with jit(f).lower(device=...)",
-        )
-    return [_CPU]
+    if backend in (None, "cpu"):
+        return [_CPU]
+    if backend in _GPU:
+        found = on_demand("triton.device").count()
+        if found:
+            return [Device("cuda", k) for k in range(found)]
+    raise DeviceError(
+        f"no device of the platform {backend!r}",
+        hint="arrays live on the CPU; compile for others with jit(f).lower(device=...)",
+    )
 
 
 def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Device]:
@@ -97,14 +103,25 @@ def default_backend() -> str:
 
 
 def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: Any = None) -> Any:
-    """The leaves of `x` as arrays of their own.
+    """The leaves of `x` as arrays of their own: NumPy arrays, or `DeviceArray`s on "cuda:0".
+
+    Args:
+      device: one of `devices(...)`, or "cpu", "cuda", "cuda:1".
 
     Raises:
-      DeviceError: `device` is not the CPU.
+      DeviceError: there is no such device.
     """
-    if device is not None and device != _CPU:
-        devices(str(getattr(device, "platform", device)))
-    return tree_map(array, x)
+    if device is None or device == _CPU:
+        return tree_map(array, x)
+    platform, _, number = str(getattr(device, "platform", device)).partition(":")
+    known = devices(platform)
+    index = int(number) if number.isdigit() else int(getattr(device, "id", 0))
+    if platform not in _GPU:
+        return tree_map(array, x)
+    if index >= len(known):
+        raise DeviceError(f"there is no device {index} of {len(known)} of the platform cuda")
+    put = on_demand("triton.array").put
+    return tree_map(lambda leaf: put(leaf, index), x)
 
 
 def device_get(x: Any) -> Any:
@@ -113,8 +130,8 @@ def device_get(x: Any) -> Any:
 
 
 def block_until_ready(x: Any) -> Any:
-    """`x`: results are there when a call returns."""
-    return x
+    """`x`, once what lies on a device is computed; on the CPU it is when a call returns."""
+    return tree_map(lambda v: v.block_until_ready() if hasattr(v, "machine") else v, x)
 
 
 def effects_barrier() -> None:

@@ -103,3 +103,16 @@ def test_arrays_of_other_libraries(cuda):
     np.testing.assert_array_equal(shared, X)
     with pytest.raises(DeviceError, match="not row-major"):
         put(Foreign(own.address, (4, 12)))
+
+
+def test_device_put_and_get(cuda):
+    tree = {"a": X, "b": (X[0], 2.5)}
+    on_device = stax.device_put(tree, "cuda")
+    assert isinstance(on_device["a"], stax.DeviceArray)
+    back = stax.device_get(stax.block_until_ready(on_device))
+    np.testing.assert_array_equal(back["a"], X)
+    assert back["b"][1] == 2.5
+    assert [str(d) for d in stax.devices("cuda")] == ["CudaDevice(id=0)"]
+    assert type(stax.device_put(on_device["a"], "cpu")) is np.ndarray
+    with pytest.raises(DeviceError, match="no device 4 of 1"):
+        stax.device_put(X, "cuda:4")
