@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import re
-from collections.abc import Callable
+from pathlib import Path
 
 import ml_dtypes
 import mpmath
@@ -16,150 +14,25 @@ from stax.backends.c import vecmath
 from stax.backends.c.toolchain import find_toolchain
 from stax.errors import DtypeError
 from stax.loops.scalar_ops import SCALAR_OPS, spelling
+from tests.backends.ulp import (
+    BINARY,
+    DTYPES,
+    ELEMENTARY,
+    LIMITS,
+    run,
+    sampled_error,
+    worst_ulp,
+)
 
 if find_toolchain() is None:
     pytest.skip("these functions exist only where there is a C compiler", allow_module_level=True)
-
-C_TYPES = {"f32": "float", "f64": "double", "b8": "uint8_t", "f16": "uint16_t", "bf16": "uint16_t"}
-for _bits in (8, 16, 32, 64):
-    C_TYPES[f"i{_bits}"] = f"int{_bits}_t"
-    C_TYPES[f"u{_bits}"] = f"uint{_bits}_t"
-DTYPES = {
-    tag: np.dtype({"float": "f4", "double": "f8"}.get(c, c.removesuffix("_t")))
-    for tag, c in C_TYPES.items()
-}
-BINARY = frozenset(
-    "pow atan2 hypot max min fmax fmin copysign nextafter fmod mod floordiv shift_left "
-    "shift_right".split()
-)
-ELEMENTARY = (
-    "exp exp2 expm1 log log2 log10 log1p tanh sigmoid sinh cosh asinh acosh atanh cbrt atan asin "
-    "acos sin cos tan erf erfc erfinv pow atan2 hypot"
-).split()
-# ulp allowed; the double functions that subtract two nearly equal logarithms get more.
-LIMITS = {"digamma": 40.0, "lgamma": 4.0}
-
-
-def _signature(name: str) -> tuple[str, str, bool]:
-    if "_to_" in name:
-        source, target = name.split("_to_")
-        return source, target, False
-    op, tag = name.rsplit("_", 1)
-    boolean = op in ("isnan", "isinf", "isfinite", "signbit")
-    return tag, "b8" if boolean else tag, op in BINARY
-
-
-@functools.cache
-def _library(names: tuple[str, ...]) -> ctypes.CDLL:
-    source = vecmath.definitions(names)
-    for name in names:
-        tag, target, binary = _signature(name)
-        a, o = C_TYPES[tag], C_TYPES[target]
-        call = f"stax_{name}(a[i]{', b[i]' if binary else ''})"
-        source += (
-            f"void loop_{name}(const {a} *restrict a, const {a} *restrict b, {o} *restrict o,"
-            f" long n) {{\n#pragma omp simd\n for (long i = 0; i < n; i++) o[i] = {call};\n}}\n"
-        )
-    toolchain = find_toolchain()
-    assert toolchain is not None
-    return toolchain.load(source).handle
-
-
-def _testable() -> tuple[str, ...]:
-    names = [f"{op}_{tag}" for op in (*ELEMENTARY, "lgamma", "digamma") for tag in ("f32", "f64")]
-    basic = "abs sign max min fmax fmin sqrt floor ceil trunc rint copysign nextafter fmod mod"
-    names += [f"{op}_{t}" for op in [*basic.split(), "floordiv"] for t in ("f32", "f64")]
-    names += [f"{op}_{t}" for op in "isnan isinf isfinite signbit".split() for t in ("f32", "f64")]
-    integers = "max min floordiv mod fmod shift_left shift_right abs sign".split()
-    names += [f"{op}_{s}{b}" for op in integers for s in "iu" for b in (8, 16, 32, 64)]
-    names += "f16_to_f32 f32_to_f16 f64_to_f16 bf16_to_f32 f32_to_bf16".split()
-    return tuple(names)
-
-
-def run(name: str, a: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
-    tag, target, _ = _signature(name)
-    a = np.ascontiguousarray(a, DTYPES[tag])
-    b = a if b is None else np.ascontiguousarray(b, DTYPES[tag])
-    out = np.empty(a.shape, DTYPES[target])
-    pointers = [ctypes.c_void_p(x.ctypes.data) for x in (a, b, out)]
-    getattr(_library(_testable()), f"loop_{name}")(*pointers, ctypes.c_long(a.size))
-    return out
-
-
-REFERENCE: dict[str, Callable[..., object]] = {
-    "exp2": lambda x: mpmath.power(2, x),
-    "log2": lambda x: mpmath.log(x, 2),
-    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
-    "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
-    "lgamma": lambda x: mpmath.loggamma(x).real,
-    "pow": mpmath.power,
-}
-RANGES = {
-    "exp": (-745, 709.7), "exp2": (-1074, 1023.9), "expm1": (-50, 709.7), "log1p": (-0.999, 10),
-    "tanh": (-22, 22), "sigmoid": (-740, 40), "sinh": (-710, 710), "cosh": (-710, 710),
-    "asin": (-1, 1), "acos": (-1, 1), "atanh": (-1, 1), "erf": (-6, 6), "erfc": (-6, 26.5),
-    "erfinv": (-1, 1), "sin": (-100, 100), "cos": (-100, 100), "tan": (-100, 100),
-    "lgamma": (0.01, 50), "digamma": (0.01, 50),
-}  # fmt: skip
-
-
-def _samples(op: str, single: bool, n: int, rng: np.random.Generator) -> np.ndarray:
-    low, high = RANGES.get(op, (-10, 10))
-    if single:
-        low, high = max(low, -149 if op == "exp2" else -103), min(high, 88)
-        high = min(high, 10) if op == "erfc" else high
-    span = 36 if single else 300
-    signs = rng.choice([-1, 1], n)
-    near = 10.0 ** rng.uniform(-12, 0.3, n) * signs
-    far = 10.0 ** rng.uniform(-span, span, n) * signs
-    even = rng.uniform(low, high, n)
-    pieces = [even, rng.uniform(-1, 1, n) * min(high, 1), far, near, 1 + near * 1e-3]
-    x = np.concatenate(pieces).astype("f4" if single else "f8")
-    if op in ("log", "log2", "log10", "pow", "lgamma", "digamma"):
-        x = np.abs(x)
-    if op == "acosh":
-        x = 1 + np.abs(x)
-    if op in RANGES and op not in ("sin", "cos", "tan", "erf", "tanh"):
-        x = x[(x > low) & (x < high)]
-    return x
-
-
-def _ulp(got: np.ndarray, exact: list[object], single: bool) -> tuple[float, int]:
-    digits, least, largest = (24, -149, 3.4e38) if single else (53, -1074, 1.79e308)
-    worst, at = 0.0, 0
-    for i, (g, r) in enumerate(zip(got.tolist(), exact, strict=True)):
-        if abs(r) > largest:
-            continue
-        exponent = mpmath.mag(r) - 1 if r != 0 else least
-        unit = mpmath.ldexp(1, max(exponent - digits + 1, least))
-        error = float(abs(mpmath.mpf(g) - r) / unit) if np.isfinite(g) else np.inf
-        if error > worst:
-            worst, at = error, i
-    return worst, at
 
 
 @pytest.mark.parametrize("tag", ["f32", "f64"])
 @pytest.mark.parametrize("op", [*ELEMENTARY, "lgamma", "digamma"])
 def test_accuracy_within_two_ulp(op: str, tag: str) -> None:
-    rng = np.random.default_rng(7)
-    single = tag == "f32"
-    x = _samples(op, single, 150, rng)
-    arguments = [x]
-    if op in BINARY:
-        y = rng.permutation(x)
-        if op == "pow":
-            top = np.log(1e38 if single else 1e307)
-            y = rng.uniform(-1, 1, x.size) * top / np.maximum(np.abs(np.log(x.astype(float))), 1e-9)
-        arguments.append(np.clip(y, -1e30, 1e30).astype(x.dtype))
-    got = run(f"{op}_{tag}", *arguments)
-    reference = REFERENCE.get(op) or getattr(mpmath, op)
-    with mpmath.workprec(160):
-        exact = [
-            reference(*(mpmath.mpf(v) for v in values))
-            for values in zip(*(a.tolist() for a in arguments), strict=True)
-        ]
-        worst, at = _ulp(got, exact, single)
-    assert worst <= LIMITS.get(op, 2.0), f"{worst:.2f} ulp at {[a[at] for a in arguments]}"
+    worst, at = sampled_error(op, tag, 150, seed=7)
+    assert worst <= LIMITS.get(op, 2.0), f"{worst:.2f} ulp at {at}"
 
 
 @pytest.mark.parametrize("op", ["sin", "cos", "tan"])
@@ -170,11 +43,11 @@ def test_angles_next_to_multiples_of_a_right_angle(op: str) -> None:
     x = np.array(hard)
     with mpmath.workprec(1400):
         exact = [getattr(mpmath, op)(mpmath.mpf(v)) for v in hard]
-        worst, at = _ulp(run(f"{op}_f64", x), exact, False)
+        worst, at = worst_ulp(run(f"{op}_f64", x), exact, False)
         assert worst <= 2.0, (worst, x[at])
         single = x[x < 3e38].astype("f4")
         exact = [getattr(mpmath, op)(mpmath.mpf(v)) for v in single.tolist()]
-        worst, at = _ulp(run(f"{op}_f32", single), exact, True)
+        worst, at = worst_ulp(run(f"{op}_f32", single), exact, True)
         assert worst <= 1.0, (worst, single[at])
 
 
@@ -341,3 +214,14 @@ def test_every_function_that_the_scalar_table_names_is_defined() -> None:
                 continue
             missing += [name for name in re.findall(r"stax_(\w+)", text) if name not in table]
     assert not missing
+
+
+def test_the_table_of_errors_holds_on_a_fresh_sample() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert [op for op, _, _ in rows] == [*ELEMENTARY, "lgamma", "digamma"]
+    for op, *stated in rows:
+        for tag, limit in zip(("f32", "f64"), stated, strict=True):
+            worst, at = sampled_error(op, tag, 20, seed=11)
+            assert worst <= 1.1 * float(limit) + 0.05, (op, tag, worst, at)
+            assert float(limit) <= LIMITS.get(op, 2.0), (op, tag)

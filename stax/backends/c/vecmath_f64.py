@@ -29,6 +29,11 @@ STAX_INLINE double stax_from_bits_f64(uint64_t u) {
 STAX_INLINE double stax_power2_f64(double n) {
     return stax_from_bits_f64(stax_bits_f64(n + (0x1.8p52 + 1023.0)) << 52);
 }
+//: signed_f64 2
+// y >= 0 with the sign of x
+STAX_INLINE double stax_signed_f64(double y, double x) {
+    return stax_from_bits_f64(stax_bits_f64(y) | (stax_bits_f64(x) & 0x8000000000000000ull));
+}
 //: ldexp_f64 6
 // y * 2^n for t = 1.5 * 2^52 + n and n <= 1025, in two factors: a denormal result is rounded once
 STAX_INLINE double stax_ldexp_f64(double y, double t) {
@@ -297,7 +302,7 @@ STAX_INLINE double stax_tanh_f64(double x) {
     double s = stax_from_bits_f64((stax_bits_f64(t) << 52) + 0x3ff0000000000000ull);
     double top = __builtin_fma(-s, p, 1.0 - s);
     double bottom = __builtin_fma(s, p, 1.0 + s);
-    return __builtin_copysign(top / bottom, x);
+    return stax_signed_f64(top / bottom, x);
 }
 //: sigmoid_f64 32
 // e / (1 + e), written e - e y where the sum 1 + e would lose digits of a small e

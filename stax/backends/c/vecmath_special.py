@@ -196,13 +196,37 @@ STAX_INLINE double stax_erfc_far_f64(double a) {
     rest = __builtin_fma(-q, d_low, __builtin_fma(-q, d, head) + rest) * inverse;
     return stax_exp_times_f64(q, rest, -square, -low);
 }
-//: erf_f64 85
+//: erf_f64 56
+// -expm1(y) with y = log(erfc(|x|)), a polynomial times |x|
 STAX_INLINE double stax_erf_f64(double x) {
     double a = __builtin_fabs(x);
-    double near = stax_erf_near_f64(a < 1.0 ? a : 1.0);
-    double far = 1.0 - stax_erfc_far_f64(a);
-    double y = a < 1.0 ? near : far;
-    return __builtin_copysign(x != x ? x : y, x);
+    a = a > 5.93 ? 5.93 : a;
+    double w = a * a, v = w * w, u = v * v;
+    double p0 = __builtin_fma(-0x1.a4f4e2a1a9b41p-4, a, -0x1.45f306dc9c8d9p-1);
+    p0 = __builtin_fma(__builtin_fma(0x1.b6b6a1cb84219p-13, a, 0x1.396685908d15cp-6), w, p0);
+    double p1 = __builtin_fma(0x1.35663be631937p-11, a, -0x1.bca691e08ccbbp-10);
+    p1 = __builtin_fma(__builtin_fma(-0x1.0e32f55864d0cp-14, a, -0x1.b29af9e584f07p-16), w, p1);
+    double p2 = __builtin_fma(-0x1.a96d9385cbc6ep-19, a, 0x1.f0328f25d7566p-16);
+    p2 = __builtin_fma(__builtin_fma(0x1.116cac6e08406p-19, a, -0x1.a47f254b555a8p-19), w, p2);
+    double p3 = __builtin_fma(0x1.920806a8d53d8p-27, a, -0x1.32595f714c683p-21);
+    p3 = __builtin_fma(__builtin_fma(-0x1.2917d87b55a6fp-25, a, 0x1.1a56ba64f609fp-24), w, p3);
+    double p4 = __builtin_fma(-0x1.4470692d8245ap-29, a, 0x1.722ee1cbe75f8p-27);
+    p4 = __builtin_fma(__builtin_fma(-0x1.7a67fb9130df5p-35, a, 0x1.9d82fd8cf260dp-32), w, p4);
+    double p5 = __builtin_fma(-0x1.6ba808c9ad977p-43, a, 0x1.d9837c938c125p-39);
+    p5 = __builtin_fma(0x1.02dc3ca0e19d1p-48, w, p5);
+    p0 = __builtin_fma(p1, v, p0);
+    p2 = __builtin_fma(p3, v, p2);
+    p4 = __builtin_fma(p5, v, p4);
+    p0 = __builtin_fma(p2, u, p0);
+    p0 = __builtin_fma(p4, u * u, p0);
+    double y = __builtin_fma(a, -0x1.20dd750429b6dp+0, p0 * w);
+    double t = __builtin_fma(y, 0x1.71547652b82fep+0, 0x1.8p52);
+    double n = t - 0x1.8p52;
+    double r = __builtin_fma(-n, 0x1.62e42fefa39efp-1, y);
+    r = __builtin_fma(-n, 0x1.abc9e3b39803fp-56, r);
+    double p = __builtin_fma(r * r, stax_exp_terms_f64(r), r);
+    double s = stax_from_bits_f64((stax_bits_f64(t) << 52) + 0x3ff0000000000000ull);
+    return stax_signed_f64(__builtin_fma(-s, p, 1.0 - s), x);
 }
 //: erfc_f64 85
 STAX_INLINE double stax_erfc_f64(double x) {
