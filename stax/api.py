@@ -5,6 +5,7 @@ from stax.core import text as _text
 from stax.core.graph import Graph
 from stax.dtypes import float0
 from stax.errors import StaxError
+from stax.explain.report import explain, memory_curve
 from stax.numpy.at import at
 from stax.placement import (
     block_until_ready,
@@ -84,6 +85,7 @@ __all__ = [
     "ensure_compile_time_eval",
     "errors",
     "eval_shape",
+    "explain",
     "float0",
     "grad",
     "hessian",
@@ -101,6 +103,7 @@ __all__ = [
     "local_devices",
     "make_ir",
     "make_jaxpr",
+    "memory_curve",
     "named_call",
     "named_scope",
     "numpy",

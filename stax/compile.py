@@ -46,7 +46,7 @@ from stax.transforms.budget import CurvePoint, MemoryCurve
 from stax.transforms.partition import Partition, partition
 from stax.transforms.phases import split_joint
 from stax.transforms.plans import Plan, between, candidate_plans, thinned
-from stax.transforms.rematerialise import rematerialise
+from stax.transforms.rematerialise import partition_keeping, rematerialise
 from stax.transforms.simplify import acts, dce, inline_calls, simplify
 from stax.transforms.updates import late_updates
 
@@ -136,14 +136,19 @@ def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
 
 
 def simplified(graph: Graph, options: CompileOptions, timings: dict[str, float]) -> Graph:
-    """`graph` with calls inlined, simplified."""
-    with _timed(timings, "transform"):
-        flat = inline_calls(graph)
-        if options.merge:
-            flat = simplify(flat)
-        if options.prune:
-            flat = dce(flat)
-    return flat
+    """`graph` with calls inlined, simplified; kept on it, as plans name its values."""
+    key = ("simplified", options.merge, options.prune)
+    found: Graph | None = graph.cache.get(key)
+    if found is None:
+        with _timed(timings, "transform"):
+            found = inline_calls(graph)
+            if options.merge:
+                found = simplify(found)
+            if options.prune:
+                found = dce(found)
+        if found is not graph:
+            graph.cache[key] = found
+    return found
 
 
 def prepared(
@@ -241,8 +246,10 @@ class Lowered:
     @property
     def partition(self) -> Partition | None:
         """The decision between forward and backward, None when there is no backward part."""
-        split = split_joint(simplify(inline_calls(self.graph)))
-        return partition(split) if split.backward else None
+        split = split_joint(simplified(self.graph, self.options, {}))
+        if not split.backward:
+            return None
+        return partition(split) if self.kept is None else partition_keeping(split, self.kept)
 
     @property
     def buffers(self) -> list[Buffer]:

@@ -13,13 +13,15 @@ from typing import Final
 
 from stax.core.graph import BACKWARD, Eqn, Graph, Var
 from stax.transforms.partition import (
+    Partition,
     PartitionOptions,
     backward_equations,
+    build_partition,
     live_equations,
     minimum_cut,
     network_values,
 )
-from stax.transforms.phases import split_joint
+from stax.transforms.phases import Split, split_joint
 
 # In one program a value already in memory stays there for nothing, and tiny values are registers.
 ONE_PROGRAM: Final = PartitionOptions(inputs_are_enough=False, free_bytes=64)
@@ -74,3 +76,10 @@ def rematerialise(
             renamed.update(zip(eqn.outputs, fresh, strict=True))
             merged.append(eqn.replace(inputs=inputs, outputs=fresh, phase=BACKWARD, region=region))
     return graph.replace(eqns=live_equations(merged, outputs))
+
+
+def partition_keeping(split: Split, kept: Set[Var]) -> Partition:
+    """The partition of a graph whose backward part is given the values `kept`."""
+    values = network_values(split, ONE_PROGRAM)
+    small = {v.var for v in values if v.bytes <= ONE_PROGRAM.free_bytes}
+    return build_partition(split, ONE_PROGRAM, values, small.union(kept), 0)
