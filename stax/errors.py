@@ -7,10 +7,13 @@ built-in that NumPy (or JAX) would raise in its place, so existing `except` clau
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+import copyreg
+from collections.abc import Callable, Iterable
 
 from numpy.exceptions import AxisError as _NumpyAxisError
+
+# Finds the user's file:line where an error names none; `core.trace`, which knows it, adds itself.
+LOCATE: list[Callable[[], str]] = []
 
 __all__ = [
     "AxisError",
@@ -79,6 +82,8 @@ class StaxError(Exception):
         where: str | None = None,
         hint: str | None = None,
     ) -> None:
+        if where is None and LOCATE:
+            where = LOCATE[0]() or None
         self.op = op
         self.operands = tuple(describe_operand(operand) for operand in operands)
         self.where = where
@@ -95,6 +100,10 @@ class StaxError(Exception):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        state = {**self.__dict__, "args": self.args}
+        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
 
 
 class ConcretizationError(StaxError, TypeError):
@@ -138,7 +147,8 @@ class AxisError(StaxError, _NumpyAxisError, TypeError):
         self.ndim = ndim
 
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(type(self), axis=self.axis, ndim=self.ndim), self.args, self.__dict__
+        state = {**self.__dict__, "args": self.args, "axis": self.axis, "ndim": self.ndim}
+        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
 
 
 class DtypeError(StaxError, TypeError):

@@ -27,7 +27,8 @@ from stax.core.trace import (
     located,
     use_trace,
 )
-from stax.errors import StaxError
+from stax.dtypes import is_supported
+from stax.errors import DtypeError, StaxError
 
 
 class StagingTracer(Tracer):
@@ -96,6 +97,12 @@ class StagingTrace(Trace):
         if isinstance(value, bool | int | float | complex | np.generic):
             return Literal(value)
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        if not is_supported(array.dtype):
+            raise DtypeError(
+                f"{type(value).__name__} {value!r:.60} is neither an array of numbers nor a number",
+                op=op,
+                hint="a traced function takes and returns arrays and numbers, in any containers",
+            )
         if array.ndim == 0:
             return Literal(array.astype(array.dtype.newbyteorder("="))[()])
         found = self._constant_of.get((id(value), 0))

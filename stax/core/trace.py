@@ -26,7 +26,9 @@ from stax.core.primitive import Primitive
 from stax.core.source import user_place, user_source
 from stax.dtypes import DType, is_inexact
 from stax.errors import (
+    LOCATE,
     ConcretizationError,
+    MutationError,
     StaxError,
     TracerLeakError,
 )
@@ -102,6 +104,9 @@ class _State(threading.local):
 STATE = _State()
 
 
+LOCATE.append(lambda: STATE.source or user_source())
+
+
 def current_trace() -> Trace:
     """The trace that interprets the next `bind`."""
     return STATE.trace
@@ -115,6 +120,16 @@ def use_trace(trace: Trace) -> Iterator[None]:
     on_depth_change(before, trace)
     try:
         yield
+    except ValueError as error:
+        cause = error.__cause__
+        if isinstance(cause, ConcretizationError):  # NumPy's, about `a[i] = traced`
+            raise MutationError(
+                "a traced value cannot be stored into an array made by plain NumPy",
+                operands=cause.operands,
+                where=cause.where,
+                hint="make the array with stax.numpy.zeros or np.zeros(..., like=x)",
+            ) from cause
+        raise
     finally:
         STATE.trace = before
         on_depth_change(trace, before)
@@ -302,14 +317,11 @@ class Tracer:
         if method != "__call__":
             handler = UFUNC_METHODS.get(method)
             if handler is None:
-                raise TypeError(f"np.{ufunc.__name__}.{method} is not traceable")
+                raise _no_version_error(f"{ufunc.__name__}.{method}")
             return handler(ufunc, *inputs, **kwargs)
         function = UFUNCS.get(ufunc)
         if function is None:
-            raise TypeError(
-                f"np.{ufunc.__name__} has no traced version (at {user_source()}); "
-                "use stax.pure_callback to call it on concrete values"
-            )
+            raise _no_version_error(ufunc.__name__)
         return function(*inputs, **kwargs)
 
     def __array_function__(
@@ -317,10 +329,7 @@ class Tracer:
     ) -> Any:
         function = ARRAY_FUNCTIONS.get(func)
         if function is None:
-            raise TypeError(
-                f"np.{func.__name__} has no traced version (at {user_source()}); "
-                "use stax.pure_callback to call it on concrete values"
-            )
+            raise _no_version_error(func.__name__)
         return function(*args, **kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
@@ -389,6 +398,14 @@ def is_stored_by_caller() -> bool:
     """
     frame = sys._getframe(2)
     return dis.opname[frame.f_code.co_code[frame.f_lasti]] == "STORE_SUBSCR"
+
+
+def _no_version_error(name: str) -> ConcretizationError:
+    return ConcretizationError(
+        f"np.{name} has no traced version",
+        op=name,
+        hint="use stax.pure_callback to call it on concrete values",
+    )
 
 
 def no_array_error(tracer: Tracer) -> ConcretizationError:

@@ -60,6 +60,8 @@ class BasicIndex:
                 continue
             n = shape[axis]
             if isinstance(item, slice):
+                if isinstance(item.step, int) and item.step == 0:
+                    raise ShapeError("a slice's step cannot be zero", op="index")
                 a, b, s = item.indices(n)
                 count = len(range(a, b, s))
                 if s < 0:

@@ -143,6 +143,8 @@ def reshape(a: Array, /, shape: Any = None, order: str = "C", *, copy: Any = Non
     """`a` under another shape (one extent may be -1); as `numpy.reshape`."""
     x = operand(a, "reshape")
     target = resolved_shape(shape, aval_of(x).size, x, "reshape")
+    if order not in ("C", "F", "A", "K"):
+        raise ShapeError(f"order={order!r} is not one of C, F, A", op="reshape", operands=[x])
     if order == "F":
         n, m = len(x.shape), len(target)
         flipped = vw.transpose(x, range(n)[::-1])
@@ -163,6 +165,7 @@ def transpose(a: Array, axes: Any = None) -> Array:
     n = len(x.shape)
     if axes is None:
         return permuted(x, range(n)[::-1])
+    axes = axes if isinstance(axes, tuple | list | np.ndarray) else (axes,)
     perm = axes_tuple(tuple(axes), n, "transpose")
     if len(perm) != n:
         raise ShapeError(f"axes {tuple(axes)} don't match array of {n} dimensions", op="transpose")

@@ -19,7 +19,7 @@ from stax.core.functionalize import assign
 from stax.core.source import user_source
 from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, Tracer, located
 from stax.dtypes import WEAK_DTYPES, DType, bfloat16, float8_e4m3fn
-from stax.errors import AxisError, MutationError, ShapeError, StaxError
+from stax.errors import AxisError, DtypeError, MutationError, ShapeError, StaxError
 from stax.numpy.promotion import array_like
 from stax.numpy.promotion import nested_array as nested_array
 from stax.numpy.promotion import strong as strong
@@ -108,7 +108,14 @@ def axis_index(axis: Any, ndim: int, op: str) -> int:
     Raises:
       AxisError: there is no such axis.
     """
-    k = operator.index(axis)
+    try:
+        k = operator.index(axis)
+    except StaxError:
+        raise
+    except TypeError:
+        raise DtypeError(
+            f"an axis is an integer, not {type(axis).__name__} {axis!r}", op=op
+        ) from None
     if not -ndim <= k < ndim:
         raise AxisError(
             f"axis {k} is out of bounds for array of dimension {ndim}",

@@ -30,6 +30,7 @@ from stax.core.aval import Aval, aval_of
 from stax.core.functionalize import assign, mark_arguments
 from stax.core.graph import Graph
 from stax.core.staging import eval_graph, lift_constants, stage
+from stax.core.statics import static_key
 from stax.core.trace import STATE, Tracer, bind, is_tracing
 from stax.dtypes import is_supported
 from stax.errors import DtypeError, MutationError, StaticArgumentError
@@ -42,6 +43,7 @@ from stax.pytree import (
     treedef_is_leaf,
 )
 from stax.transforms.arguments import finished
+from stax.transforms.budget import budget_bytes
 from stax.transforms.grad import Product
 from stax.transforms.jit_call import jit_p
 
@@ -118,6 +120,8 @@ def jit(
         )
     if not callable(fun):
         raise TypeError(f"jit takes a function, got {type(fun).__name__}")
+    if memory_budget is not None:
+        budget_bytes(memory_budget, 1)
     options = CompileOptions.of(backend=backend, memory_budget=memory_budget, strict=strict)
     nums, names = _as_tuple(static_argnums), _as_tuple(static_argnames)
     function = JitFunction(fun, nums, names, options, write_back)
@@ -245,8 +249,13 @@ class JitFunction:
                     "which cannot be hashed",
                     hint="pass a tuple instead of a list, or make the argument dynamic",
                 ) from None
-            # 0.0 and -0.0 are equal and are not the same constant.
-            key.append((name, type(value), repr(value) if type(value) is float else value))
+            if isinstance(value, Tracer):
+                raise StaticArgumentError(
+                    f"static argument {name!r} of {self!r} is a traced value of type {value.aval}, "
+                    "which is not known while tracing",
+                    hint="make the argument dynamic, or pass a plain Python value",
+                )
+            key.append((name, static_key(value)))
         return tuple(key)
 
     def _trace(

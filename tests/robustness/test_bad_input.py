@@ -1,0 +1,92 @@
+"""Input that cannot be served is refused by name, with the user's line.
+
+Input: calls with one thing wrong.  Each has to raise an error of the family that says what, and at
+which line of this file; none may return a value.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import stax
+from stax import errors, grad, jit, vmap
+
+X = np.arange(6.0).reshape(2, 3)
+BUFFER = np.zeros(3)
+
+
+def stored_into_plain_array(x):
+    BUFFER[0] = x
+    return BUFFER
+
+
+CALLS = {
+    "text result": (lambda: jit(lambda x: "text")(X), errors.DtypeError),
+    "object result": (lambda: jit(lambda x: object())(X), errors.DtypeError),
+    "text operand": (lambda: jit(lambda x: stax.lax.add(x, "y"))(X), errors.StaxError),
+    "transpose axes": (lambda: jit(lambda x: x.transpose(0))(X), errors.ShapeError),
+    "axis of float": (lambda: jit(lambda x: x.sum(1.0))(X), errors.DtypeError),
+    "slice step 0": (lambda: jit(lambda x: x[::0])(X), errors.ShapeError),
+    "order": (lambda: jit(lambda x: x.reshape(6, order="Q"))(X), errors.ShapeError),
+    "no traced version": (
+        lambda: jit(lambda x: np.busday_count(x, x))(X),
+        errors.ConcretizationError,
+    ),
+    "stored": (lambda: jit(stored_into_plain_array)(1.0), errors.MutationError),
+    "stored under grad": (
+        lambda: grad(lambda x: stored_into_plain_array(x).sum())(1.0),
+        errors.MutationError,
+    ),
+    "traced static": (
+        lambda: jit(lambda x: jit(lambda y: y, static_argnums=0)(x))(X),
+        errors.StaticArgumentError,
+    ),
+    "unhashable static": (
+        lambda: jit(lambda x, n: x, static_argnums=1)(X, [1]),
+        errors.StaticArgumentError,
+    ),
+    "budget text": (lambda: jit(lambda x: x, memory_budget="12xx"), errors.ConfigurationError),
+    "budget above 1": (lambda: jit(lambda x: x, memory_budget=1.5), errors.ConfigurationError),
+    "budget below 0": (lambda: jit(lambda x: x, memory_budget=-1), errors.ConfigurationError),
+    "run-time index": (
+        lambda: jit(lambda x, i: x[i])(X, np.array([0, -3])),
+        errors.OutOfBoundsError,
+    ),
+    "run-time index, backward": (
+        lambda: jit(grad(lambda x, i: x[i].sum()))(X, np.array([0, -3])),
+        errors.OutOfBoundsError,
+    ),
+    "mapped axis": (lambda: vmap(lambda x: x, in_axes=4)(X), errors.AxisError),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_refused_with_the_line(name):
+    call, kind = CALLS[name]
+    with pytest.raises(kind) as caught:
+        call()
+    assert isinstance(caught.value, errors.StaxError)
+    assert "test_bad_input.py:" in str(caught.value)
+
+
+def test_line_is_not_added_again_by_copies():
+    with pytest.raises(errors.AxisError) as caught:
+        jit(lambda x: x.sum(2))(X)
+    for again in (copy.copy(caught.value), pickle.loads(pickle.dumps(caught.value))):
+        assert str(again) == str(caught.value)
+        assert (again.axis, again.ndim, again.where) == (2, 2, caught.value.where)
+
+
+def test_statics_are_told_apart_by_the_types_inside():
+    scaled = jit(lambda x, s: x * s[0], static_argnums=1)
+    ones = np.ones(2, np.int32)
+    for _ in range(2):  # traced, then dispatched
+        assert scaled(ones, (2,)).dtype == np.int32
+        assert scaled(ones, (2.0,)).dtype == np.float64
+        assert scaled(ones, (True,)).dtype == np.int32
+        assert not np.signbit(scaled(np.ones(2), (0.0,))).any()
+        assert np.signbit(scaled(np.ones(2), (-0.0,))).all()
