@@ -2,12 +2,25 @@
 
 The program is a layer with a GELU and a sum, differentiated with respect to its weights only.
 
-    python examples/inspect_program.py
+    python examples/inspect.py
 """
 
-import numpy as np
+import sys
 
-import stax
+if __name__ == "inspect":
+    # A script's folder comes first on the path, so the other examples, and NumPy in them, find
+    # this file where they ask for the standard library's module of the same name: give it to them.
+    import importlib.machinery
+    import importlib.util
+    import sysconfig
+
+    spec = importlib.machinery.PathFinder.find_spec("inspect", [sysconfig.get_path("stdlib")])
+    sys.modules["inspect"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules["inspect"])
+else:
+    import numpy as np
+
+    import stax
 
 
 def f(x, w):
