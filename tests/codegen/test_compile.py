@@ -1,0 +1,120 @@
+"""Generated kernels compile for every architecture, without spills and within shared memory.
+
+A few programs of every kind by default; STAX_TRITON_FULL=1 takes all op samples as well.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import stax
+from stax.backends.triton.build import image_of, target_of
+from stax.backends.triton.run import TritonProgram, described
+from stax.backends.triton.templates import Operand, choices, matmul
+from stax.dtypes import bfloat16
+from stax.errors import CompilationError, DeviceError
+from tests import op_samples, op_samples_arrays, op_samples_numpy
+
+DEVICES = ("cuda:sm_80", "cuda:sm_90", "hip:gfx942")
+SHARED = {"cuda:sm_80": 163 * 1024, "cuda:sm_90": 227 * 1024, "hip:gfx942": 64 * 1024}
+F32 = np.dtype(np.float32)
+X = np.ones((64, 1000), np.float32)
+
+
+def loss(w, b, x):
+    h = stax.nn.gelu(x @ w + b)
+    return (stax.nn.softmax(h, -1) * h).sum()
+
+
+PROGRAMS = {
+    "pointwise": (lambda x: np.tanh(x) * 2 + np.exp(-x), X),
+    "tiled": (lambda x, y: x.T + y, X, X.T.copy()),
+    "softmax": (lambda x: stax.nn.softmax(x, -1), X),
+    "long softmax": (lambda x: stax.nn.softmax(x, -1), np.ones((64, 50_000), np.float32)),
+    "statistics": (lambda x: (x.var(0), x.argmax(1), x.max(), (x > 0).any(1)), X),
+    "split": (lambda x: x.sum(), np.ones(1_000_000)),
+    "scan": (lambda x: (np.cumsum(x, 1), np.cumprod(x[0])), X),
+    "gather": (lambda x, i: x[i] * 2, X, np.zeros(50, np.int64)),
+    "scatter": (
+        lambda x, i: (stax.at(x)[i].set(x[:9]), stax.at(x)[i].add(1.0), stax.at(x)[i].max(0.0)),
+        X, np.zeros(9, np.int64),
+    ),
+    "integers": (lambda i: (i // 7, i % 5, i << 2, i >> 1, abs(i), i**3), np.arange(99)),
+    "halves": (lambda x: (np.exp(x), x.sum(0)), X.astype(np.float16)),
+    "special": (lambda x: (stax.lax.erf(x), stax.lax.lgamma(x), stax.lax.digamma(x)), X),
+    "layer": (stax.grad(loss, (0, 1)), np.ones((1000, 64), np.float32), np.ones(64, np.float32), X),
+    "random": (lambda k: stax.random.normal(k, (1000,)), stax.random.key(0)),
+}  # fmt: skip
+
+
+def check(f, args, device):
+    """Every kernel of a program compiles and fits."""
+    lowered = stax.jit(f).lower(*args, device=device)
+    program = TritonProgram(lowered.source, device, {})
+    for name, figures in described(program).items():
+        assert figures["spilled_bytes"] == 0, name
+        assert figures["shared_bytes"] <= SHARED[device], name
+        image = image_of(name, program.kernels[name], device)
+        sizes = [size for _, size in image.parameters]
+        wanted = [4 if t == "i32" else 8 for t in program.kernels[name].types.values()]
+        if device.startswith("cuda"):
+            assert sizes[: len(wanted)] == wanted  # parameters in the order of the source
+            assert set(sizes[len(wanted) :]) <= {8}  # then scratch pointers
+    return program
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_compile(name):
+    f, *args = PROGRAMS[name]
+    for device in DEVICES if name in ("softmax", "layer", "special") else DEVICES[1:2]:
+        check(f, args, device)
+
+
+SAMPLES = [*op_samples.SAMPLES, *op_samples_arrays.SAMPLES, *op_samples_numpy.SAMPLES]
+FULL = os.environ.get("STAX_TRITON_FULL") == "1"
+
+
+@pytest.mark.parametrize("sample", SAMPLES if FULL else SAMPLES[::40], ids=str)
+def test_samples_compile(sample):
+    args = sample.make(np.random.default_rng(0), np.dtype(sample.dtypes[0]))
+    for device in DEVICES if FULL else DEVICES[1:]:
+        check(sample.fn, args, device)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, bfloat16, np.float32, np.float64])
+def test_products_of_every_type_and_size_compile(dtype):
+    dtype = np.dtype(dtype)
+    operand = Operand("a", 0, (0, 256, 1))
+    for blocks in choices(dtype)[-1 if not FULL else 0 :]:
+        out = np.dtype(np.float64) if dtype.itemsize == 8 else F32
+        source = matmul("product", (1, 256, 256, 256), operand, operand, operand, (dtype, out),
+                        blocks)  # fmt: skip
+        image = image_of("product", source, "cuda:sm_90")
+        assert image.shared <= SHARED["cuda:sm_90"]
+        assert image.vectors[0] > 0  # 128-bit accesses
+
+
+def test_pointwise_kernels_read_and_write_128_bits():
+    lowered = stax.jit(lambda x, y: x * y + 1).lower(X, X, device="cuda:sm_90")
+    program = TritonProgram(lowered.source, "cuda:sm_90", {})
+    (figures,) = described(program).values()
+    assert figures["accesses_128"] or figures["accesses_64"]
+
+
+def test_architectures_that_cannot_be_compiled_for():
+    for device in ("cuda:sm_60", "cuda:gfx942", "hip:sm_90", "metal"):
+        with pytest.raises(DeviceError, match="cannot be compiled for"):
+            target_of(device)
+
+
+def test_what_triton_refuses_is_an_error_of_ours():
+    lowered = stax.jit(lambda x: x + 1).lower(X, device="cuda:sm_90")
+    (source,) = lowered.source.kernels
+    broken = type(source)(
+        "broken", source.parameters, source.written, source.types, "    nonsense(p0)", 1, 4
+    )
+    with pytest.raises(CompilationError, match="triton could not compile broken"):
+        image_of("broken", broken, "cuda:sm_90")
