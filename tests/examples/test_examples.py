@@ -33,8 +33,8 @@ def test_none_hides_a_module_of_the_standard_library():
     # A script's folder comes first on the path; inspect.py stands aside for its namesake.
     same = {p.stem for p in FOLDER.glob("*.py")} & sys.stdlib_module_names
     assert same <= {"inspect"}
-    code = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import inspect; inspect.signature(len)"
-    subprocess.run([sys.executable, "-S", "-c", code], check=True)
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import inspect; inspect.signature(len)"
+    subprocess.run([sys.executable, "-S", "-c", code, str(FOLDER)], check=True)
 
 
 def test_digits_learns(capsys):
