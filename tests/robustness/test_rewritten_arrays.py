@@ -1,8 +1,8 @@
 """Plain arrays that the traced function writes into between two uses of them.
 
-Input: functions that fill a NumPy buffer several times.  Each use has to see what the buffer held at
-that moment, in every transformation: a recorded constant may be shared by two uses only while the
-array's content is the same.
+Input: functions that fill a NumPy buffer several times.  Each use has to see what the buffer held
+at that moment, in every transformation: a recorded constant may be shared by two uses only while
+the array's content is the same.
 """
 
 from __future__ import annotations
