@@ -61,11 +61,11 @@ def drawing(live: Sequence[int]) -> str:
     for step, nbytes in enumerate(live):
         high = _HEIGHT * nbytes / top
         colour = "#c33" if nbytes == top else "#69b"
-        bars.append(
-            f"<rect x='{step * wide:.1f}' y='{_HEIGHT - high:.1f}' width='{max(wide - 0.5, 0.5):.1f}'"
-            f" height='{high:.1f}' fill='{colour}'><title>step {step}: {nbytes:,}</title></rect>"
-        )
+        place = f"x='{step * wide:.1f}' y='{_HEIGHT - high:.1f}' width='{max(wide - 0.5, 0.5):.1f}'"
+        title = f"<title>step {step}: {nbytes:,}</title>"
+        bars.append(f"<rect {place} height='{high:.1f}' fill='{colour}'>{title}</rect>")
+    label = f"peak {top:,} bytes at step {live.index(top)}"
     return (
         f"<svg viewBox='0 -20 {_WIDTH} {_HEIGHT + 20}' width='{_WIDTH}'>{''.join(bars)}"
-        f"<text x='0' y='-6' font-size='12'>peak {top:,} bytes at step {live.index(top)}</text></svg>"
+        f"<text x='0' y='-6' font-size='12'>{label}</text></svg>"
     )
