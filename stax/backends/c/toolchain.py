@@ -163,6 +163,7 @@ class Toolchain:
 
     def load(self, source: str, *, opt: str = "-O1", extra: Sequence[str] = ()) -> Library:
         """Return the library made from C `source`, loaded; errors as for `compile`."""
+        limit_spinning()
         key = self.key(source, opt=opt, extra=extra)
         fault: OSError | None = None
         for _ in range(3):
@@ -178,6 +179,16 @@ class Toolchain:
                         if "permitted" in str(error) or "Permission" in str(error):
                             place.executable = False
         raise CompilerNotFoundError(f"a compiled library cannot be loaded: {fault}")
+
+
+def limit_spinning() -> None:
+    """Let idle threads of GNU OpenMP sleep soon, unless the user has chosen otherwise.
+
+    By default they spin for milliseconds; where other programs want the cores, every loop then
+    waits for a thread that is not scheduled.  The variable is read when the library is loaded.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
 def _run_compiler(
