@@ -32,7 +32,8 @@ def user_source() -> str:
         code = frame.f_code
         inside = _internal.get(code)
         if inside is None:
-            inside = code.co_filename.startswith(_INSIDE)
+            name = code.co_filename
+            inside = name.startswith((*_INSIDE, "<frozen "))
             _internal[code] = inside
         if not inside:
             return f"{code.co_filename}:{frame.f_lineno}"

@@ -50,6 +50,9 @@ from stax.transforms.jit_call import jit_p
 __all__ = ["JitFunction", "jit"]
 
 
+_VALUES = np.ndarray | Tracer | bool | int | float | complex | np.generic
+
+
 @dataclass(slots=True)
 class Entry:
     """What is known for one signature."""
@@ -176,6 +179,13 @@ class JitFunction:
             params = {"graph": graph, "name": name, "options": self._options}
             outs: Sequence[Any] = bind(jit_p, *entry.captured, *leaves, **params)
             return entry.result(outs)
+        missing = next((v for v in leaves if not isinstance(v, _VALUES)), None)
+        if missing is not None and not hasattr(missing, "__array__"):
+            raise DtypeError(
+                f"{type(missing).__name__} describes an argument of {self!r} and has no value",
+                operands=[missing],
+                hint="use .trace, .lower or stax.eval_shape to go by types alone",
+            )
         if STATE.debug_nans:
             return tree_unflatten(entry.out_tree, finished(eval_graph(entry.graph, leaves), leaves))
         program = executable(entry.graph, self._options)
@@ -399,7 +409,7 @@ def _static_arguments(
 
 
 def _checked_aval(leaf: Any, fun: Any, tree: Any) -> Aval:
-    if isinstance(leaf, np.ndarray | Tracer | bool | int | float | complex | np.generic):
+    if isinstance(leaf, _VALUES):
         aval = aval_of(leaf)
         if is_supported(aval.dtype):
             return aval

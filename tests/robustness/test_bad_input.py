@@ -90,3 +90,19 @@ def test_statics_are_told_apart_by_the_types_inside():
         assert scaled(ones, (True,)).dtype == np.int32
         assert not np.signbit(scaled(np.ones(2), (0.0,))).any()
         assert np.signbit(scaled(np.ones(2), (-0.0,))).all()
+
+
+@jit
+def doubled(x):
+    return 2 * x
+
+
+def test_a_compiled_function_is_copied_and_pickled_as_a_function_is():
+    assert copy.copy(doubled) is doubled
+    assert copy.deepcopy({"f": doubled})["f"] is doubled
+    assert pickle.loads(pickle.dumps(doubled)) is doubled
+
+
+def test_a_type_in_place_of_a_value_is_refused():
+    with pytest.raises(errors.DtypeError, match="has no value"):
+        doubled(stax.ShapeDtypeStruct((2,), np.float64))

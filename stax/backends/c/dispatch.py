@@ -24,6 +24,7 @@ An output tree is an integer (that result), None, ("tuple", [...]), ("list", [..
 
 from __future__ import annotations
 
+import copyreg
 import ctypes
 import importlib.machinery
 import importlib.util
@@ -178,10 +179,15 @@ def compiled_dispatcher_fault() -> str:
 def make_dispatcher(slow_path: SlowPath | None = None, *, compiled: bool = True) -> Dispatcher:
     """Return a dispatcher, the C one where it can be built (and `compiled` is on)."""
     module = _load(find_toolchain())[0] if compiled else None
-    if module is None:
-        return PythonDispatcher(slow_path)
-    dispatcher: Dispatcher = module.Dispatcher(slow_path)
+    made: Any = PythonDispatcher if module is None else module.Dispatcher
+    copyreg.pickle(made, _global_name)
+    dispatcher: Dispatcher = made(slow_path)
     return dispatcher
+
+
+def _global_name(dispatcher: Any) -> str:
+    """What `copy` and `pickle` take it for: as a function, itself and its global name."""
+    return str(getattr(dispatcher, "__qualname__", "dispatcher"))
 
 
 def empty_result(dtype: Any, shape: Sequence[int]) -> np.ndarray:
