@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import stax
+from stax.compile import CompileOptions, lowered_graph
 from stax.loops.normalize import normalized
 
 DEVICE = "cuda:sm_90"
@@ -38,7 +39,9 @@ def backward(ct, x, W):
 def test_s5_5b_the_device_kernel_reads_h_and_the_scalar_upstream_gradient():
     x = np.ones((32, 64), np.float32)
     w = np.ones((64, 64), np.float32)
-    lowered = stax.jit(backward).lower(np.float32(1), x, w, device=DEVICE)
+    graph = stax.make_ir(backward)(np.float32(1), x, w)
+    # With its steps apart: by default the kernel is computed on the block of the product itself.
+    lowered = lowered_graph(graph, CompileOptions.of(fuse=False), DEVICE)
     h, h_bar, _ = [b for b in lowered.buffers if b.kind != "input"]
     assert h.kind == "extern:matmul"
     (kernel,) = lowered.kernels
@@ -53,6 +56,17 @@ def test_s5_5b_the_device_kernel_reads_h_and_the_scalar_upstream_gradient():
     # The upstream gradient is one scalar, read without an index.
     ct = source.parameters.index("ct")
     assert f"tl.load(p{ct} + 0)" in text
+
+
+def test_s5_5b_by_default_h_stays_in_registers():
+    x = np.ones((32, 64), np.float32)
+    w = np.ones((64, 64), np.float32)
+    lowered = stax.jit(backward).lower(np.float32(1), x, w, device=DEVICE)
+    first, _ = lowered.source.kernels
+    text = function_text(lowered, first.name)
+    assert "tl.dot(" in text
+    assert "libdevice.erf(" in text
+    assert text.count("tl.store(") == 1
 
 
 # ---------------------------------------------------------------------------------- S6.4c

@@ -54,7 +54,7 @@ def test_sample(sample):
         args = sample.make(rng, dtype)
         wanted = sample.fn(*args)
         if any(np.asarray(v).dtype.kind == "c" for v in stax.tree.leaves((args, wanted))):
-            continue
+            return  # complex numbers have no generated code
         tolerance = 2e-4 if dtype.itemsize <= 4 else 1e-9
         agree(stax.jit(sample.fn, backend="triton")(*args), wanted, tolerance)
     if sample.diff and dtype.kind == "f" and sample.order:

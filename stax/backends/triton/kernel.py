@@ -84,7 +84,7 @@ class KernelFrame:
         self.escapes = escapes
         self.shrink = shrink
         self.serial = kernel.members[0].role is Role.SERIAL
-        self.space, self.split, indexes = collapsed(kernel)
+        self.space, self.split, indexes = self.divided(kernel)
         self.indexes = dict(zip(map(id, kernel.members), indexes, strict=True))
         self.symbols = tuple(symbol(f"x{k}", 0, n - 1) for k, n in enumerate(self.space))
         self.merges: dict[str, str] = {}
@@ -96,6 +96,10 @@ class KernelFrame:
         axis_of = {self.symbols[k]: n for n, g in enumerate(self.tiling.groups) for k in g}
         self.emitter = BodyEmitter(pointers, dtypes, self.tiling.axes, axis_of, self.wide)
         self.emitter.owner = self
+
+    def divided(self, kernel: Kernel) -> tuple[tuple[int, ...], int | None, list[tuple[Expr, ...]]]:
+        """The space, the split and the members' indexes: with loops merged where possible."""
+        return collapsed(kernel)
 
     def choose(self) -> Tiling:
         """The axes of the block."""

@@ -9,14 +9,16 @@ block's arena) and what happens in order.  Kernels with the same text share a fu
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from stax.backends.triton.emit import emit_kernel
+from stax.backends.triton.epilogue import Joined, ProductEmitter, joined, reads_of, writes_of
 from stax.backends.triton.kernel import KernelSource
 from stax.backends.triton.prelude import prelude
 from stax.backends.triton.templates import Operand, matmul
+from stax.dtypes import DType
 from stax.loops.buffers import (
     Buffer,
     BufferTable,
@@ -42,6 +44,10 @@ class Program(Protocol):
     @property
     def order(self) -> list[Scheduled]:
         """Its steps."""
+
+    @property
+    def options(self) -> Any:
+        """How it is compiled; `fuse` says whether steps may be joined."""
 
     @property
     def nested(self) -> Mapping[str, Sequence[Any]]:
@@ -173,15 +179,20 @@ class _Printer:
         lowered, order = program.lowered, program.order
         table = lowered.table
         dtypes = {b.name: b.dtype for b in table}
-        uses = _Uses(order, lowered.outputs)
+        steps = joined(order, table) if program.options.fuse else list(order)
+        uses = _Uses(steps, lowered.outputs)
         lifetimes = uses.lifetimes(table)
         actions: list[Action] = []
         works: list[tuple[int, str]] = []
-        for step, item in enumerate(order):
+        for step, item in enumerate(steps):
             if isinstance(item, CallStep):
                 actions.append(self._call(program, item, table))
                 continue
-            made = emit_kernel(item, dtypes, functools.partial(uses.escapes_from, step))
+            escapes = functools.partial(uses.escapes_from, step)
+            if isinstance(item, Joined):
+                made = _joined_product(item, table, dtypes, escapes)
+            else:
+                made = emit_kernel(item, dtypes, escapes)
             for source in made:
                 if source.scratch is not None and source.scratch.zeroed:
                     work = f"work_{step}"
@@ -249,6 +260,16 @@ def _product(name: str, buffer: ExternBuffer) -> KernelSource:
     return matmul(f"product_{name}", shape, left, right, result, dtypes)
 
 
+def _joined_product(
+    item: Joined, table: BufferTable, dtypes: Mapping[str, DType], escapes: Callable[[str], bool]
+) -> list[KernelSource]:
+    buffer = table[item.product]
+    assert isinstance(buffer, ExternBuffer)
+    operands = (_operand(buffer.inputs[0]), _operand(buffer.inputs[1]))
+    own, inner = buffer.inputs[0].dtype, buffer.params["k"]
+    return ProductEmitter(item, operands, own, inner, dtypes, escapes).run()
+
+
 def _operand(operand: ExternInput) -> Operand:
     layout = operand.layout
     strides = tuple(s if n != 1 else 0 for s, n in zip(layout.strides, layout.shape, strict=True))
@@ -258,7 +279,7 @@ def _operand(operand: ExternInput) -> Operand:
 class _Uses:
     """Which steps write and read each buffer."""
 
-    def __init__(self, order: Sequence[Scheduled], outputs: Sequence[str]) -> None:
+    def __init__(self, order: Sequence[Scheduled | Joined], outputs: Sequence[str]) -> None:
         self.outputs = set(outputs)
         self.first: dict[str, int] = {}
         self.last: dict[str, int] = {}
@@ -267,13 +288,9 @@ class _Uses:
         # Written by calls, scans and scatters, which need every result in memory.
         self.called: set[str] = set()
         for step, item in enumerate(order):
-            if isinstance(item, Kernel):
-                reads = [a.buffer for m in item.members for a in m.body.reads]
-                writes = [n for m in item.members for n in m.writes]
-                if item.members[0].role is Role.SERIAL:
-                    self.called.update(writes)
-            else:
-                reads, writes = list(item.reads), list(item.writes)
+            reads, writes = reads_of(item), writes_of(item)
+            serial = isinstance(item, Kernel) and item.members[0].role is Role.SERIAL
+            if serial or isinstance(item, CallStep):
                 self.called.update(writes)
             for name in writes:
                 self.first.setdefault(name, step)

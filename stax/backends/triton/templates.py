@@ -68,6 +68,65 @@ def chosen_blocks(b: int, m: int, n: int, k: int, dtype: DType) -> Blocks:
     return Blocks(cut(found.m, m), cut(found.n, n), cut(found.k, k), found.warps, found.stages)
 
 
+def product_head(shape: tuple[int, int, int, int], use: Blocks, wide: bool) -> list[str]:
+    """The program's batch, and the row and column of its block."""
+    _, m, n, _ = shape
+    tiles_m, tiles_n = -(-m // use.m), -(-n // use.n)
+    per_group = GROUP * tiles_n
+    return [
+        "pid = tl.program_id(0)",
+        f"batch = (pid // {tiles_m * tiles_n}){'.to(tl.int64)' if wide else ''}",
+        f"tile = pid % {tiles_m * tiles_n}",
+        f"first = tile // {per_group} * {GROUP}",
+        f"height = tl.minimum({tiles_m} - first, {GROUP})",
+        f"row = first + tile % {per_group} % height",
+        f"column = tile % {per_group} // height",
+    ]
+
+
+def product_loop(
+    shape: tuple[int, int, int, int],
+    operands: tuple[Operand, Operand],
+    pointers: tuple[str, str],
+    dtype: DType,
+    use: Blocks,
+    precision: str = "ieee",
+) -> list[str]:
+    """The loop over the contraction; `acc` is the block of the product."""
+    _, m, n, k = shape
+    left, right = operands
+    acc = "tl.float64" if dtype.itemsize == 8 else "tl.float32"
+    reach = max(
+        abs(o.offset) + sum(abs(s) * e for s, e in zip(o.strides, (shape[0], *ends), strict=True))
+        for o, ends in ((left, (m, k)), (right, (k, n)))
+    )
+    wide = ".to(tl.int64)" if reach >= NARROW else ""
+    in_k = f"inner{{}} < {k} - start"
+    mask_a = _mask((m % use.m, f"(rows < {m})"), (k % use.k, f"({in_k.format('[None, :]')})"))
+    mask_b = _mask((k % use.k, f"({in_k.format('[:, None]')})"), (n % use.n, f"(columns < {n})"))
+    return [
+        f"rows = (row * {use.m} + tl.arange(0, {use.m}))[:, None]{wide}",
+        f"columns = (column * {use.n} + tl.arange(0, {use.n}))[None, :]{wide}",
+        f"inner = tl.arange(0, {use.k}){wide}",
+        f"a = {pointers[0]} + ({left.offset} + batch * {left.strides[0]}"
+        f" + rows * {left.strides[1]} + inner[None, :] * {left.strides[2]})",
+        f"b = {pointers[1]} + ({right.offset} + batch * {right.strides[0]}"
+        f" + inner[:, None] * {right.strides[1]} + columns * {right.strides[2]})",
+        f"acc = tl.full(({use.m}, {use.n}), 0, {acc})",
+        f"for start in range(0, {k}, {use.k}):",
+        f"    left = tl.load(a{mask_a}{', other=0' if mask_a else ''})",
+        f"    right = tl.load(b{mask_b}{', other=0' if mask_b else ''})",
+        f'    acc = tl.dot(left, right, acc, input_precision="{precision}", out_dtype={acc})',
+        f"    a += {use.k * left.strides[2]}",
+        f"    b += {use.k * right.strides[1]}",
+    ]
+
+
+def _mask(*parts: tuple[int, str]) -> str:
+    found = [text for ragged, text in parts if ragged]
+    return ", mask=" + " & ".join(found) if found else ""
+
+
 def matmul(
     name: str,
     shape: tuple[int, int, int, int],
@@ -87,30 +146,10 @@ def matmul(
     b, m, n, k = shape
     own, out = dtypes
     use = blocks or chosen_blocks(b, m, n, k, own)
-    acc = "tl.float64" if own.itemsize == 8 else "tl.float32"
-    tiles_m, tiles_n = -(-m // use.m), -(-n // use.n)
-    per_group = GROUP * tiles_n
-    reach = max(
-        abs(o.offset) + sum(abs(s) * e for s, e in zip(o.strides, (b, rows, columns), strict=True))
-        for o, rows, columns in ((left, m, k), (right, k, n), (result, m, n))
-    )
-    wide = ".to(tl.int64)" if reach >= NARROW else ""
-    ragged_m, ragged_n, ragged_k = m % use.m, n % use.n, k % use.k
-
-    def mask(*parts: tuple[int, str]) -> str:
-        found = [text for ragged, text in parts if ragged]
-        return ", mask=" + " & ".join(found) if found else ""
-
-    def filled(text: str) -> str:
-        return f"{text}, other=0" if text else ""
-
-    mask_a = filled(
-        mask((ragged_m, f"(rows < {m})"), (ragged_k, f"(inner[None, :] < {k} - start)"))
-    )
-    mask_b = filled(
-        mask((ragged_k, f"(inner[:, None] < {k} - start)"), (ragged_n, f"(columns < {n})"))
-    )
-    mask_c = mask((ragged_m, f"(rows < {m})"), (ragged_n, f"(columns < {n})"))
+    mask = _mask((m % use.m, f"(rows < {m})"), (n % use.n, f"(columns < {n})"))
+    extent = abs(result.strides[0]) * b + abs(result.strides[1]) * m + abs(result.strides[2]) * n
+    wide = extent >= NARROW
+    far = ".to(tl.int64)" if wide else ""
 
     def again(shrink: int) -> KernelSource:
         """The product with smaller blocks."""
@@ -124,30 +163,11 @@ def matmul(
         return matmul(name, shape, left, right, result, dtypes, smaller, precision)
 
     lines = [
-        "pid = tl.program_id(0)",
-        f"batch = (pid // {tiles_m * tiles_n}){wide}",
-        f"tile = pid % {tiles_m * tiles_n}",
-        f"first = tile // {per_group} * {GROUP}",
-        f"height = tl.minimum({tiles_m} - first, {GROUP})",
-        f"row = first + tile % {per_group} % height",
-        f"column = tile % {per_group} // height",
-        f"rows = (row * {use.m} + tl.arange(0, {use.m}))[:, None]{wide}",
-        f"columns = (column * {use.n} + tl.arange(0, {use.n}))[None, :]{wide}",
-        f"inner = tl.arange(0, {use.k}){wide}",
-        f"a = p0 + ({left.offset} + batch * {left.strides[0]} + rows * {left.strides[1]}"
-        f" + inner[None, :] * {left.strides[2]})",
-        f"b = p1 + ({right.offset} + batch * {right.strides[0]}"
-        f" + inner[:, None] * {right.strides[1]} + columns * {right.strides[2]})",
-        f"acc = tl.full(({use.m}, {use.n}), 0, {acc})",
-        f"for start in range(0, {k}, {use.k}):",
-        f"    left = tl.load(a{mask_a})",
-        f"    right = tl.load(b{mask_b})",
-        f'    acc = tl.dot(left, right, acc, input_precision="{precision}", out_dtype={acc})',
-        f"    a += {use.k * left.strides[2]}",
-        f"    b += {use.k * right.strides[1]}",
-        f"c = p2 + ({result.offset} + batch * {result.strides[0]} + rows * {result.strides[1]}"
-        f" + columns * {result.strides[2]})",
-        f"tl.store(c, acc.to(tl.{out.name}){mask_c})",
+        *product_head(shape, use, wide),
+        *product_loop(shape, (left, right), ("p0", "p1"), own, use, precision),
+        f"c = p2 + ({result.offset} + batch * {result.strides[0]}"
+        f" + rows{far} * {result.strides[1]} + columns * {result.strides[2]})",
+        f"tl.store(c, acc.to(tl.{out.name}){mask})",
     ]
     return KernelSource(
         name,
@@ -155,7 +175,7 @@ def matmul(
         frozenset((result.buffer,)),
         {"p0": pointer_type(own), "p1": pointer_type(own), "p2": pointer_type(out)},
         "\n".join("    " + line for line in lines),
-        b * tiles_m * tiles_n,
+        b * -(-m // use.m) * -(-n // use.n),
         use.warps,
         stages=use.stages,
         again=again,

@@ -1,0 +1,222 @@
+"""Products whose result is used at once: the reader is computed on the block before it is stored.
+
+Input: the steps of a program.  Output: the same with a product and a pointwise kernel that reads
+it, element by element, joined into one; and the function of such a pair.  The kernel's members are
+printed after the loop of the product with the accumulated block as the value they read.  The
+product itself is stored only if another step reads it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stax.backends.triton.emit import NestEmitter
+from stax.backends.triton.handler import Axis
+from stax.backends.triton.kernel import KernelSource
+from stax.backends.triton.templates import (
+    LEAST,
+    Blocks,
+    Operand,
+    chosen_blocks,
+    product_head,
+    product_loop,
+)
+from stax.backends.triton.tiling import Tiling
+from stax.dtypes import DType
+from stax.loops.buffers import BufferTable, ExternBuffer
+from stax.loops.scalar_ops import compute_dtype, is_half
+from stax.loops.symbolic import Expr, as_expr, linearize
+from stax.schedule.fusion import CallStep, Scheduled
+from stax.schedule.kernel import (
+    Kernel,
+    Role,
+    access_of,
+    common_refinement,
+    mapped_indexes,
+    space_symbols,
+)
+
+MOST_INSTRUCTIONS = 150
+
+
+@dataclass(eq=False)
+class Joined:
+    """A product and the kernel that reads it."""
+
+    call: CallStep
+    product: str
+    kernel: Kernel  # over the rows and columns of the product
+
+
+def joined(order: Sequence[Scheduled], table: BufferTable) -> list[Scheduled | Joined]:
+    """The steps with products joined to the first step that reads them, where that is possible."""
+    readers: dict[str, list[int]] = {}
+    writers: dict[str, list[int]] = {}
+    for step, item in enumerate(order):
+        for name in reads_of(item):
+            readers.setdefault(name, []).append(step)
+        for name in writes_of(item):
+            writers.setdefault(name, []).append(step)
+    taken: dict[int, tuple[int, str, Kernel]] = {}
+    for step, item in enumerate(order):
+        if not isinstance(item, CallStep):
+            continue
+        buffer = table[item.writes[0]]
+        users = readers.get(buffer.name, [])
+        if not isinstance(buffer, ExternBuffer) or buffer.extern_kind != "matmul" or not users:
+            continue
+        place = users[0]
+        reader = order[place]
+        # What the product reads must still be the same where the kernel runs.
+        kept = all(w <= step for name in item.reads for w in writers.get(name, []))
+        if place in taken or not isinstance(reader, Kernel) or not kept:
+            continue
+        kernel = _over_product(reader, buffer)
+        if kernel is not None:
+            taken[place] = (step, buffer.name, kernel)
+    moved = {step for step, _, _ in taken.values()}
+    found: list[Scheduled | Joined] = []
+    for step, item in enumerate(order):
+        if step in taken:
+            at, name, kernel = taken[step]
+            call = order[at]
+            assert isinstance(call, CallStep)
+            found.append(Joined(call, name, kernel))
+        elif step not in moved:
+            found.append(item)
+    return found
+
+
+def _over_product(kernel: Kernel, product: ExternBuffer) -> Kernel | None:
+    """The kernel in the rows and columns of the product, if it reads nothing but its own point."""
+    p = product.params
+    shape = (p["m"], p["n"])
+    if p["b"] != 1 or kernel.size > MOST_INSTRUCTIONS or kernel.numel != shape[0] * shape[1]:
+        return None
+    if any(m.role is not Role.FULL for m in kernel.members):
+        return None
+    if common_refinement(kernel.space, shape) != shape:
+        return None
+    made = Kernel(kernel.name, shape, None)
+    for member in kernel.members:
+        own = replace(member)
+        own.indexes = mapped_indexes(own, shape, None)
+        made.add(own)
+    symbols = [as_expr(s) for s in space_symbols(shape)]
+    own_point = linearize(symbols, (shape[1], 1))
+    for member in made.members:
+        if any(e is not own_point for e in access_of(member, product.name, "load")):
+            return None
+        if any(i.op == "check" for i in member.body.instrs):
+            return None
+    return made
+
+
+def reads_of(item: Scheduled | Joined) -> list[str]:
+    """The buffers a step reads from memory that it does not make itself."""
+    if isinstance(item, Kernel):
+        return [a.buffer for m in item.members for a in m.body.reads]
+    if isinstance(item, CallStep):
+        return list(item.reads)
+    own = [a.buffer for m in item.kernel.members for a in m.body.reads]
+    return [*item.call.reads, *(n for n in own if n != item.product)]
+
+
+def writes_of(item: Scheduled | Joined) -> list[str]:
+    """The buffers a step writes."""
+    if isinstance(item, Kernel):
+        return [n for m in item.members for n in m.writes]
+    if isinstance(item, CallStep):
+        return list(item.writes)
+    return [item.product, *(n for m in item.kernel.members for n in m.writes)]
+
+
+class ProductEmitter(NestEmitter):
+    """Prints a product and the members that read it."""
+
+    def __init__(
+        self,
+        step: Joined,
+        operands: tuple[Operand, Operand],
+        own: DType,
+        inner: int,
+        dtypes: Mapping[str, DType],
+        escapes: Callable[[str], bool],
+        shrink: int = 0,
+    ) -> None:
+        self.step = step
+        self.operands = operands
+        self.own = own
+        self.contracted = inner
+        rows, columns = step.kernel.space
+        blocks = chosen_blocks(1, rows, columns, inner, own)
+        self.blocks = Blocks(
+            max(blocks.m >> shrink, LEAST),
+            max(blocks.n >> shrink, LEAST),
+            max(blocks.k >> max(shrink - 1, 0), LEAST),
+            blocks.warps,
+            blocks.stages,
+        )
+        super().__init__(step.kernel, dtypes, escapes, shrink)
+
+    def divided(self, kernel: Kernel) -> tuple[tuple[int, ...], int | None, list[tuple[Expr, ...]]]:
+        return kernel.space, None, [m.indexes for m in kernel.members]
+
+    def _parameters(self) -> tuple[tuple[str, ...], frozenset[str]]:
+        own, written = super()._parameters()
+        left, right = self.operands
+        seen = dict.fromkeys((left.buffer, right.buffer))
+        product = self.step.product
+        seen.update(dict.fromkeys(n for n in own if n != product))
+        if self.escapes(product):
+            seen[product] = None
+            written |= {product}
+        return tuple(seen), written
+
+    def choose(self) -> Tiling:
+        rows, columns = self.step.kernel.space
+        axes = (Axis("y", rows, self.blocks.m), Axis("x", columns, self.blocks.n))
+        return Tiling(axes, ((0,), (1,)), self.blocks.warps)
+
+    def run(self) -> list[KernelSource]:
+        rows, columns = self.step.kernel.space
+        emitter = self.emitter
+        product, dtype = self.step.product, self.dtypes[self.step.product]
+        text = "acc"
+        if is_half(dtype):
+            text = f"acc.to(tl.{dtype.name}).to(tl.float32)"
+        every = frozenset((0, 1))
+        value = emitter.define(("product",), text, compute_dtype(dtype), every)
+        emitter.forwarded[product] = value
+        if self.escapes(product):
+            place = linearize([as_expr(s) for s in self.symbols], (columns, 1))
+            emitter.store_line(product, place, value)
+        for member in self.kernel.members:
+            self._emit(member)
+        lines = emitter.outer.lines
+        text = "\n".join(lines)
+        left, right = (f"p{self.parameters.index(operand.buffer)}" for operand in self.operands)
+        shape = (1, rows, columns, self.contracted)
+        head = [
+            *product_head(shape, self.blocks, self.wide),
+            *product_loop(shape, self.operands, (left, right), self.own, self.blocks),
+            *self.axis_lines(0, f"row * {self.blocks.m} + ", text),
+            *self.axis_lines(1, f"column * {self.blocks.n} + ", text),
+        ]
+        name = f"{self.kernel.name}_product"
+        return [
+            self.source(name, head, lines, again=self._again_smaller, stages=self.blocks.stages)
+        ]
+
+    def _again_smaller(self, shrink: int) -> KernelSource:
+        made = ProductEmitter(
+            self.step,
+            self.operands,
+            self.own,
+            self.contracted,
+            self.dtypes,
+            self.escapes,
+            shrink,
+        )
+        return made.run()[0]
