@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 TINY = 4096  # multiplications up to which a product is a loop
 LIBRARY_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
+
+def _has_routine(device: str, x: np.dtype, y: np.dtype, dtype: np.dtype) -> bool:
+    """Whether a device multiplies matrices of these types by a routine of its own."""
+    if device == "cpu" or not is_half(dtype):
+        return dtype in LIBRARY_DTYPES
+    return x == y == dtype
+
+
 Axes = tuple[int, ...]
 
 
@@ -47,7 +55,8 @@ def lower_dot(
     b, m, n, k = (math.prod(s) for s in (batch, rows, columns, inner))
     left = x.permute((*xb, *xf, *xc))
     right = y.permute((*yb, *yc, *yf))
-    if dtype not in LIBRARY_DTYPES or m == 1 or n == 1 or b * m * n * k <= TINY or k <= 2:
+    known = _has_routine(ctx.device, x.dtype, y.dtype, dtype)
+    if not known or m == 1 or n == 1 or b * m * n * k <= TINY or k <= 2:
         # An operand that is read many times is read from memory.
         if n > 1 and not left.is_realized:
             left = ctx.realize(x).permute((*xb, *xf, *xc))
