@@ -41,7 +41,7 @@ PRICES: Final = tuple(2.0**k for k in range(-8, 7))  # bytes worth one operation
 LEVELS: Final = 6  # cuts that the dynamic program chooses among
 POSITIONS: Final = 20  # boundaries the dynamic program considers
 LIMITS: Final = 40  # memory limits it is run for
-TRIES: Final = 80_000  # equations simulated while improving small plans
+TRIES: Final = 50_000  # equations simulated while improving small plans
 MOVES: Final = 6  # changes of each kind tried on one plan
 LARGE: Final = 3_000  # equations from which on fewer plans are looked at
 EXHAUSTIVE: Final = 9  # up to this many values, every set of them is tried
@@ -87,39 +87,47 @@ class MemoryModel:
 
     def peak(self, eqns: Sequence[Eqn]) -> int:
         """The largest sum of bytes alive, outputs included throughout."""
-        # Several equations may define one variable (a recomputation): each is its own value.
-        readers: list[list[Eqn]] = []
+        # A recomputed variable is defined twice: each definition is a value of its own.
         defined: dict[Var, int] = {}
         reads: list[list[int]] = []
-        owner: list[Var] = []
+        sizes: list[int] = []
+        count: list[int] = []  # how many equations read a value
+        fuses: list[bool] = []  # whether all of them can take it without memory
         for eqn in eqns:
+            fusible = eqn.prim.recompute in FUSIBLE
             own = []
             for atom in eqn.inputs:
                 k = defined.get(atom) if isinstance(atom, Var) else None
-                if k is not None:
-                    readers[k].append(eqn)
+                if k is not None and k not in own:
+                    count[k] += 1
+                    if not fusible:
+                        fuses[k] = False
                     own.append(k)
             reads.append(own)
             for var in eqn.outputs:
-                defined[var] = len(owner)
-                owner.append(var)
-                readers.append([])
+                defined[var] = len(sizes)
+                sizes.append(var.aval.nbytes)
+                count.append(0)
+                fuses.append(True)
         final = {defined[v] for v in self.outputs if v in defined}
-        last = [-1] * len(owner)
-        first = [0] * len(owner)
-        stored = [False] * len(owner)
-        roots: list[tuple[int, ...]] = [()] * len(owner)
+        last = [-1] * len(sizes)
+        first = [0] * len(sizes)
+        stored = [False] * len(sizes)
+        roots: list[tuple[int, ...]] = [()] * len(sizes)
         value = 0
         for time, (eqn, own) in enumerate(zip(eqns, reads, strict=True)):
-            sources = tuple(dict.fromkeys(r for k in own for r in roots[k]))
+            if len(own) == 1:
+                sources = roots[own[0]]
+            else:
+                sources = tuple(dict.fromkeys(r for k in own for r in roots[k]))
             kind = eqn.prim.recompute
             for _ in eqn.outputs:
                 inlined = value not in final and (
                     kind is Recompute.VIEW
                     or (
                         kind is Recompute.CHEAP
-                        and len(readers[value]) <= 1
-                        and all(r.prim.recompute in FUSIBLE for r in readers[value])
+                        and count[value] <= 1
+                        and fuses[value]
                         and len(sources) <= 16
                     )
                 )
@@ -135,8 +143,8 @@ class MemoryModel:
         change = [0] * (len(eqns) + 1)
         for k, is_stored in enumerate(stored):
             if is_stored:
-                change[first[k]] += owner[k].aval.nbytes
-                change[last[k] + 1] -= owner[k].aval.nbytes
+                change[first[k]] += sizes[k]
+                change[last[k] + 1] -= sizes[k]
         alive = peak = 0
         for delta in change:
             alive += delta
@@ -161,12 +169,13 @@ def candidate_plans(graph: Graph, options: PartitionOptions = ONE_PROGRAM) -> li
     network = [v for v in values if v.bytes > options.free_bytes]
     usual = {v.var for v in minimum_cut(network)[1]} | small
     default = model.plan(usual)
-    levels = [usual, *(c | small for c in _cuts(split, network)), small]
+    large = model.size > LARGE
+    prices = PRICES[::3] if large else PRICES
+    levels = [usual, *(c | small for c in _cuts(network, prices)), small]
     found = {default.kept: default}
     few = [levels[0], *(levels[1:][k] for k in spread(len(levels) - 1, LEVELS))]
-    if model.size > LARGE:
-        levels = few
-    for kept in (*levels, *_segmented(split, values, few, small)):
+    limits = LIMITS // 4 if large else LIMITS
+    for kept in (*levels, *_segmented(split, values, few, small, limits)):
         if frozenset(kept) not in found:
             plan = model.plan(kept)
             found[plan.kept] = plan
@@ -232,12 +241,12 @@ def between(points: Sequence[CurvePoint], plans: Sequence[Plan]) -> Plan | None:
 # --- minimum cuts at a price --------------------------------------------------------------------
 
 
-def _cuts(split: Split, values: Sequence[Value]) -> list[set[Var]]:
+def _cuts(values: Sequence[Value], prices: Sequence[float]) -> list[set[Var]]:
     """Kept sets of minimum cuts that weigh bytes against operations, dearest operation first."""
     size = sum(v.bytes for v in values)
     work = sum(_work(v) for v in values if v.eqn.prim.recompute is not Recompute.RANDOM)
     found: list[set[Var]] = []
-    for price in reversed(PRICES):
+    for price in reversed(prices):
         scale = price * size / max(work, 1)
         kept = _cut_at(values, scale)
         if not found or kept != found[-1]:
@@ -282,17 +291,21 @@ class _Segment:
 
 
 def _segmented(
-    split: Split, values: Sequence[Value], levels: Sequence[set[Var]], small: set[Var]
+    split: Split,
+    values: Sequence[Value],
+    levels: Sequence[set[Var]],
+    small: set[Var],
+    limits: int,
 ) -> list[set[Var]]:
-    """Kept sets of the best segmentations, for memory limits from high to low."""
+    """Kept sets of the best segmentations, for memory limits from low to high."""
     bounds, crossing = _boundaries(split)
     if len(bounds) < 3:
         return []
     segments = _segments(split, values, levels, bounds, crossing)
     high = sum(v.bytes for v in values if v.var in levels[0])
     found: list[set[Var]] = []
-    for k in range(1, LIMITS + 1):
-        path = _best_path(segments, high * k // LIMITS)
+    for k in range(1, limits + 1):
+        path = _best_path(segments, high * k // limits)
         if path is None:
             continue
         kept = set(small)
