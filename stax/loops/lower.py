@@ -250,6 +250,8 @@ def _lower_eqn(context: Lowering, eqn: Eqn, nodes: list[TensorNode]) -> Sequence
             raise TypeError(f"{eqn.op} is composed and must be decomposed before lowering")
         return context.fallback(nodes, "no lowering rule")
     result = rule(context, *nodes, **eqn.params)
+    if odd is not None and not isinstance(result, BufferTensor):
+        return context.fallback(nodes, f"no compiled code for {odd}")  # a view that is a copy
     if result is NotImplemented:
         return context.fallback(nodes, "no compiled code for these parameters")
     return tuple(result) if eqn.prim.multi else (result,)

@@ -33,3 +33,4 @@ from stax.numpy.ufuncs import *  # noqa: F403 - its __all__ is the list of names
 all = _reductions.all_
 any = _reductions.any_
 __array_namespace_info__ = _np.__array_namespace_info__
+__array_api_version__ = "2024.12"

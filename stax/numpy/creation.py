@@ -106,19 +106,25 @@ def _filled(shape: Any, value: Any, dtype: DType) -> Array:
 
 
 @creates(np.zeros)
-def zeros(shape: Any, dtype: Any = float, order: str = "C") -> Array:
+def zeros(
+    shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None
+) -> Array:
     """An array of zeros."""
     return _filled(shape, 0, asarray_dtype(dtype or float))
 
 
 @creates(np.ones)
-def ones(shape: Any, dtype: Any = None, order: str = "C") -> Array:
+def ones(
+    shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None
+) -> Array:
     """An array of ones."""
     return _filled(shape, 1, asarray_dtype(dtype or float))
 
 
 @creates(np.empty)
-def empty(shape: Any, dtype: Any = float, order: str = "C") -> Array:
+def empty(
+    shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None
+) -> Array:
     """An array to be written to; zeros while tracing."""
     return _filled(shape, 0, asarray_dtype(dtype or float))
 
@@ -270,10 +276,18 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
 
 @creates(np.arange)
 def arange(
-    start: Any = None, stop: Any = None, step: Any = None, dtype: Any = None, **_: Any
+    start: Any = None,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    like: Any = None,
 ) -> Array:
     """Evenly spaced values in a half-open range, whose bounds are static; as `numpy.arange`."""
     start, stop, step = (v.item() if isinstance(v, Tracer) else v for v in (start, stop, step))
+    if stop is None:
+        start, stop = 0, start
     values = [np.asarray(v)[()] for v in (start, stop, step) if v is not None]
     plain = np.arange(
         *(v for v in (start, stop, step) if v is not None)
@@ -293,7 +307,16 @@ def arange(
 
 
 @creates(np.eye)
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float, order: str = "C") -> Array:
+def eye(
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: Any = float,
+    order: str = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Array:
     """Ones on a diagonal and zeros elsewhere; as `numpy.eye`."""
     n = operator.index(N)
     shape = (n, n if M is None else operator.index(M))
