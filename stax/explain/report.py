@@ -154,6 +154,18 @@ class Report:
             found.append(total)
         return found
 
+    def plot(self, axes: Any = None) -> Any:
+        """The live bytes drawn with matplotlib, on `axes` or new ones; returns the axes."""
+        if axes is None:
+            from matplotlib import pyplot  # optional
+
+            axes = pyplot.figure().subplots()
+        live = self.live_bytes()
+        axes.fill_between(range(len(live)), live, step="mid")
+        axes.set_xlabel("step")
+        axes.set_ylabel("bytes alive")
+        return axes
+
     # --- the tables -----------------------------------------------------------------------------
 
     def _summary(self) -> tuple[str, list[str], list[Row]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from stax.core.graph import Var
 from stax.core.primitive import Recompute
@@ -122,6 +122,23 @@ class MemoryCurve:
             least=self.least,
             hint=f"raise memory_budget to {self.least} bytes or more",
         )
+
+    def plot(self, axes: Any = None) -> Any:
+        """The curve drawn with matplotlib, on `axes` or new ones; returns the axes."""
+        if axes is None:
+            from matplotlib import pyplot  # optional, and not needed to plan
+
+            axes = pyplot.figure().subplots()
+        axes.plot(
+            [p.recompute_flops for p in self.points],
+            [p.peak_bytes for p in self.points],
+            marker="o",
+            drawstyle="steps-post",
+        )
+        axes.set_xlabel("operations computed again")
+        axes.set_ylabel("peak bytes")
+        axes.set_ylim(bottom=0)
+        return axes
 
     def __str__(self) -> str:
         rows = [("peak bytes", "of everything", "recomputed operations")]
