@@ -97,7 +97,7 @@ class StagingTrace(Trace):
         if isinstance(value, bool | int | float | complex | np.generic):
             return Literal(value)
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
-        if not is_supported(array.dtype):
+        if not is_supported(array.dtype.newbyteorder("=")):
             raise DtypeError(
                 f"{type(value).__name__} {value!r:.60} is neither an array of numbers nor a number",
                 op=op,

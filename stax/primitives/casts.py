@@ -79,9 +79,15 @@ def _bitcast_aval(x: Aval, *, dtype: DType) -> Aval:
     return Aval(x.shape, dtype)
 
 
+def _bitcast_impl(x: Any, *, dtype: DType) -> Any:
+    array = np.asarray(x)
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return native.view(dtype)[()]
+
+
 bitcast_p, _ = unary(
     "bitcast",
-    lambda x, *, dtype: np.asarray(x).view(dtype)[()],
+    _bitcast_impl,
     ZERO_DERIVATIVE,
     accepts="bifc",
     abstract_eval=_bitcast_aval,
