@@ -124,11 +124,14 @@ STAX_INLINE @ct stax_integer_pow_@t(@ct x, int64_t n) {
     }
     return r;
 }
-//: pow_@t 40 scalar
-STAX_INLINE @ct stax_pow_@t(@ct x, @ct y) { return stax_integer_pow_@t(x, (int64_t)y); }
 """
 
 _SIGNED_ROWS = r"""
+//: pow_@t 40 scalar
+STAX_INLINE @ct stax_pow_@t(@ct x, @ct y) {
+    @ct below = (@ct)(x == 1 || (x == -1 && !(y & 1)) ? 1 : x == -1 ? -1 : 0);  /* 1 / x**-y */
+    return y < 0 ? below : stax_integer_pow_@t(x, (int64_t)y);
+}
 //: abs_@t 1
 STAX_INLINE @ct stax_abs_@t(@ct x) { return (@ct)(x < 0 ? -x : x); }
 //: sign_@t 2
@@ -159,6 +162,12 @@ STAX_INLINE @ct stax_fmod_@t(@ct x, @ct y) {
 """
 
 _UNSIGNED_ROWS = r"""
+//: pow_@t 40 scalar
+STAX_INLINE @ct stax_pow_@t(@ct x, @ct y) {  /* y may be beyond what an int64_t holds */
+    @ct h = stax_integer_pow_@t(x, (int64_t)(y >> 1));
+    @ct r = (@ct)((@wide)h * (@wide)h);
+    return y & 1 ? (@ct)((@wide)r * (@wide)x) : r;
+}
 //: abs_@t 1
 STAX_INLINE @ct stax_abs_@t(@ct x) { return x; }
 //: sign_@t 1
