@@ -22,17 +22,17 @@ class Op(enum.IntEnum):
     """What an action does; its numbers are those that a compiled program reads."""
 
     RESTORE = 0  # the current state becomes that of slot `place`
-    ADVANCE = 1  # `count` steps forward from state `place`, which is current
+    ADVANCE = 1  # `steps` steps forward from state `place`, which is current
     STORE = 2  # the current state goes into slot `place`
     REVERSE = 3  # the backward step of step `place`, whose input is current
 
 
 class Action(NamedTuple):
-    """One action of a schedule; `count` is 0 but for ADVANCE."""
+    """One action of a schedule; `steps` is 0 but for ADVANCE."""
 
     op: Op
     place: int
-    count: int = 0
+    steps: int = 0
 
 
 @dataclass(frozen=True)

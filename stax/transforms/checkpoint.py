@@ -140,7 +140,8 @@ def checkpoint(
       concrete: accepted for compatibility.
 
     Raises:
-      ConfigurationError: the policy is not a function.
+      ConfigurationError: the policy is not a function, or `fun` calls back with an effect and
+        uses the result.
 
     >>> f = checkpoint(lambda x: np.sin(np.sin(x)))
     """
@@ -175,10 +176,24 @@ def checkpoint(
 
         staged = stage(flat, [aval_of(v) for v in leaves], name=name_of(fun))
         graph, consts = lift_constants(without_jit(staged))
+        _check_effects(graph)
         outs = bind(checkpoint_p, *consts, *leaves, graph=graph, policy=policy)
         return tree_unflatten(trees[-1], outs)
 
     return checkpointed
+
+
+def _check_effects(graph: Graph) -> None:
+    """Refuse what would act twice; prints, which have no result, are made once."""
+    for eqn in graph.eqns:
+        if has_effect(eqn.prim) and eqn.outputs:
+            raise ConfigurationError(
+                f"checkpoint: {graph.name} has a side effect, {eqn.op}, that computing it again "
+                "would repeat",
+                where=eqn.source or None,
+                hint="call it outside the checkpointed function, or use pure_callback if it has "
+                "no effect",
+            )
 
 
 remat = checkpoint

@@ -13,6 +13,7 @@ import stax
 from stax import errors
 from stax.core.graph import check_graph
 from stax.core.staging import eval_graph
+from stax.experimental import io_callback
 from stax.testing import check_grads
 from stax.transforms.partition import PartitionOptions
 from stax.transforms.simplify import inline_calls, simplify
@@ -227,3 +228,20 @@ def test_what_may_neither_be_saved_nor_recomputed_is_named() -> None:
     )
     with pytest.raises(errors.ConfigurationError, match="dot_general"):
         joint.partition(options=options)
+
+
+def test_prints_are_made_once_and_other_effects_refused(capfd: Any) -> None:
+    def f(x: Any) -> Any:
+        stax.debug.print("x is {}", x)
+        return np.sin(np.sin(x))
+
+    want = stax.grad(lambda x: np.sin(np.sin(x)))(0.5)
+    assert stax.grad(stax.checkpoint(f))(0.5) == pytest.approx(want)
+    assert stax.jit(stax.grad(stax.checkpoint(f)))(0.5) == pytest.approx(want)
+    assert capfd.readouterr().out.count("x is 0.5") == 2
+
+    def g(x: Any) -> Any:
+        return io_callback(lambda v: v, stax.ShapeDtypeStruct((), np.float64), x) * x
+
+    with pytest.raises(errors.ConfigurationError, match="side effect"):
+        stax.grad(stax.checkpoint(g))(0.5)
