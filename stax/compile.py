@@ -136,9 +136,8 @@ def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
 
 
 def simplified(graph: Graph, options: CompileOptions, timings: dict[str, float]) -> Graph:
-    """`graph` with calls inlined, simplified; kept on it, as plans name its values."""
-    key = ("simplified", options.merge, options.prune)
-    found: Graph | None = graph.cache.get(key)
+    """`graph` with calls inlined, simplified; the same graph again where plans name its values."""
+    found: Graph | None = graph.cache.get(_planned(options))
     if found is None:
         with _timed(timings, "transform"):
             found = inline_calls(graph)
@@ -146,9 +145,12 @@ def simplified(graph: Graph, options: CompileOptions, timings: dict[str, float])
                 found = simplify(found)
             if options.prune:
                 found = dce(found)
-        if found is not graph:
-            graph.cache[key] = found
     return found
+
+
+def _planned(options: CompileOptions) -> tuple[Any, ...]:
+    """The key under which a graph keeps the one that its memory plans are about."""
+    return ("planned", options.merge, options.prune)
 
 
 def prepared(
@@ -438,6 +440,8 @@ def memory_curve_of(
     if found is None:
         with _timed(times, "plans"):
             flat = simplified(graph, options, {})
+            if flat is not graph:
+                graph.cache[_planned(options)] = flat
             plans = candidate_plans(flat)
 
         def measured(plan: Plan) -> CurvePoint:
