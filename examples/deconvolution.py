@@ -68,7 +68,7 @@ def restored(seen, h, steps):
         new = ahead - rate * gradient
         return (new, new + k / (k + 3) * (new - image)), value
 
-    (image, _), values = lax.scan(step, (seen, seen), np.arange(float(steps)))
+    (image, _), values = lax.scan(step, (seen, seen), np.arange(steps, dtype=seen.dtype))
     return image, values
 
 

@@ -1,4 +1,4 @@
-"""Rearranging elements: flip, roll, rot90, tile, repeat, pad, resize.
+"""Rearranging elements: flip, roll, rot90, tile, repeat, pad, resize, sliding windows.
 
 Input: NumPy's arguments, counts and widths static.  Output: slices, reversals and concatenations,
 or one gather with an index that is known while tracing.
@@ -15,9 +15,9 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.core.trace import Tracer
-from stax.errors import ShapeError
+from stax.errors import MutationError, ShapeError
 from stax.numpy.indexing import getitem
-from stax.numpy.manipulation import concatenate, permuted
+from stax.numpy.manipulation import concatenate, permuted, stack
 from stax.numpy.promotion import as_dtype
 from stax.numpy.registration import axes_tuple, axis_index, implements, operand, shape_tuple
 from stax.primitives import shapes as sh
@@ -299,4 +299,53 @@ def _statistic_pad(x: Array, widths: Sequence[Any], mode: str, kwargs: dict[str,
                 value = vw.reshape(reduce(part, [k]), edge.shape)
             sides.append(vw.broadcast(as_dtype(value, x.dtype), shape))
         x = concatenate([sides[0], x, sides[1]], k)
+    return x
+
+
+_SLICED = 16  # windows up to this length are slices put side by side, longer ones one gather
+
+
+@implements(np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(
+    x: Array, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> Array:
+    """All windows of `x`, their axes last; as `numpy.lib.stride_tricks.sliding_window_view`.
+
+    An axis may be given more than once: windows of windows.
+    """
+    x = operand(x, "sliding_window_view")
+    if writeable:
+        raise MutationError(
+            "sliding_window_view: a traced value has no windows that can be written into",
+            operands=[f"x: {aval_of(x)}"],
+            where=user_source() or None,
+            hint="write into the array itself",
+        )
+    rank = len(x.shape)
+    windows = shape_tuple(window_shape)
+    if axis is None:
+        axes: tuple[int, ...] = tuple(range(rank))
+    else:
+        given = axis if isinstance(axis, tuple | list) else (axis,)
+        axes = tuple(axis_index(k, rank, "sliding_window_view") for k in given)
+    room = list(x.shape)
+    for size, k in zip(windows, axes, strict=False):
+        room[k] -= size - 1
+    if len(windows) != len(axes) or min(windows, default=0) < 0 or min(room, default=1) < 1:
+        raise ShapeError(
+            f"sliding_window_view: windows of {windows} along axes {axes} do not fit",
+            operands=[f"x: {aval_of(x)}"],
+            where=user_source() or None,
+            hint="give one size for each axis, no larger than the axis",
+        )
+    for size, k in zip(windows, axes, strict=True):
+        count = x.shape[k] - size + 1
+        if 0 < size <= _SLICED:
+            x = stack([slice_axis(x, k, j, j + count) for j in range(size)], -1)
+        else:
+            index = np.arange(count)[:, None] + np.arange(size)
+            y = gather(x, [index], [k], "promise")
+            # The axes of windows and of places come first: (count, size, the others).
+            rest = list(range(2, len(y.shape)))
+            x = permuted(y, [*rest[:k], 0, *rest[k:], 1])
     return x
