@@ -39,6 +39,10 @@ KERNELS = {
     "long softmax": (lambda x: stax.nn.softmax(x, axis=-1), np.tile(X[:3], (1, 100))),
     "long row": (lambda x: (x * x).sum(-1), np.tile(X[:3], (1, 200))),
     "long column": (lambda x: (x * x).sum(0), np.tile(X[:, :3], (300, 1))),
+    "shared columns": (
+        lambda x: ((x * x).sum(0), x.max(0), (x > 0).any(0), x.var(0), x * 2),
+        np.tile(X, (40, 1)),
+    ),
     "variance": (lambda x: np.var(x, axis=1), X),
     "long variance": (lambda x: np.var(x), np.tile(X, (3, 3))),
     "argmax": (lambda x: (np.argmax(x, 1), np.argmin(x, 0), np.argmax(x)), X),

@@ -9,15 +9,20 @@ the rows, or over everything, are one loop whose accumulators have the shape of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from stax.backends.triton.handler import NO_AXES, Scope, TValue
-from stax.backends.triton.kernel import KernelFrame, KernelSource
+from stax.backends.triton.handler import NO_AXES, Axis, Scope, TValue, pointer_type
+from stax.backends.triton.kernel import KernelFrame, KernelSource, Scratch
 from stax.backends.triton.merging import Merge
 from stax.backends.triton.serial import ScanEmitter, ScatterEmitter
-from stax.backends.triton.tiling import Tiling, pointwise_tiling, reduction_tiling
+from stax.backends.triton.tiling import (
+    Tiling,
+    pointwise_tiling,
+    power,
+    reduction_tiling,
+    warps_for,
+)
 from stax.dtypes import DType
 from stax.loops.monoids import MONOIDS
 from stax.loops.scalar_ops import compute_dtype, is_half
@@ -55,6 +60,8 @@ class _Reduction:
 
 class NestEmitter(KernelFrame):
     """Prints fused pointwise work and reductions."""
+
+    opened: list[_Reduction]
 
     def choose(self) -> Tiling:
         roles = {m.role for m in self.kernel.members}
@@ -155,12 +162,15 @@ class NestEmitter(KernelFrame):
         return opened
 
     def _loop_text(self, looped: int) -> list[str]:
-        axis = self.tiling.axes[looped]
+        axis, chunk = self.tiling.axes[looped], self.tiling.chunk
         inner = self.emitter.inner.lines
         start = f"{axis.name}start"
         head = self.axis_lines(looped, f"{start} + ", "\n".join(inner))
+        span = f"0, {axis.extent}"
+        if self.tiling.segments > 1:
+            span = f"segment * {chunk}, tl.minimum(segment * {chunk} + {chunk}, {axis.extent})"
         return [
-            f"for {start} in range(0, {axis.extent}, {axis.block}):",
+            f"for {start} in range({span}, {axis.block}):",
             *("    " + line for line in (*head, *inner)),
         ]
 
@@ -206,6 +216,9 @@ class NestEmitter(KernelFrame):
         emitter = self.emitter
         count = len(self.tiling.axes)
         kept = frozenset(range(count - 1)) if count > 1 else NO_AXES
+        if self.tiling.segments > 1:
+            self._partial(opened)
+            return
         for found in opened:
             merge = found.merge
             totals = [emitter.fresh("t") for _ in found.names]
@@ -228,6 +241,37 @@ class NestEmitter(KernelFrame):
                 elif instrs[n].op != "reduction":
                     emitter.emit(instrs, self.at(found.member), values, n, n + 1)
 
+    # ------------------------------------------------------------------ shared columns
+
+    def run(self) -> list[KernelSource]:
+        made = super().run()
+        if self.tiling.segments > 1:
+            # The pieces are those of this tiling, so it cannot be printed anew with another.
+            made = [replace(s, again=None) for s in made] + ColumnMerger(self).run()
+        return made
+
+    def _partial(self, opened: list[_Reduction]) -> None:
+        """Store what one piece of the columns gives, for another kernel to merge."""
+        emitter = self.emitter
+        axis = self.tiling.axes[0]
+        tail = f", mask={axis.mask}" if axis.ragged else ""
+        place = f"(segment * {axis.extent} + {axis.name})"
+        for found in opened:
+            totals = [emitter.fresh("t") for _ in found.names]
+            given = found.names[0] if len(totals) == 1 else f"({', '.join(found.names)})"
+            lines = emitter.outer.lines
+            lines.append(
+                f"{', '.join(totals)} = tl.reduce({given}, {self.reduced}, {found.merge.name})"
+            )
+            for n, total in enumerate(totals):
+                held = found.merge.held[n]
+                name = f"part{len(self.scratch)}"
+                nbytes = self.tiling.segments * axis.extent * held.itemsize
+                self.scratch.append(Scratch(name, pointer_type(held), nbytes))
+                value = f"tl.expand_dims({total}, {self.reduced})"
+                lines.append(f"tl.store({name} + {place}, {value}{tail})")
+        self.opened = opened
+
     # ------------------------------------------------------------------ stores
 
     def store(self, buffer: str, index: Expr, mode: str, operands: list[TValue]) -> None:
@@ -245,6 +289,43 @@ class NestEmitter(KernelFrame):
         emitter.forwarded[buffer] = value
 
 
-def elements_of(source: KernelSource) -> int:
-    """The number of programs times warps, for reports."""
-    return math.prod((source.grid, source.warps))
+class ColumnMerger(NestEmitter):
+    """Prints the kernel that merges the pieces of shared columns."""
+
+    def __init__(self, first: NestEmitter) -> None:
+        self.first = first
+        super().__init__(first.kernel, first.dtypes, first.escapes)
+        self.scratch = list(first.scratch)
+
+    def _parameters(self) -> tuple[tuple[str, ...], frozenset[str]]:
+        names = [n for found in self.first.opened for n in found.member.writes]
+        return tuple(names), frozenset(names)
+
+    def choose(self) -> Tiling:
+        tiling = self.first.tiling
+        columns = tiling.axes[0]
+        block = power(tiling.segments)
+        wide = max(1, min(columns.block, 2048 // block))
+        axes = (Axis("x", columns.extent, wide), Axis("r", tiling.segments, block))
+        return Tiling(axes, (tiling.groups[0], ()), warps_for(wide * block, 4))
+
+    def run(self) -> list[KernelSource]:
+        emitter = self.emitter
+        lines = emitter.outer.lines
+        mask = emitter.masks((0, 1))
+        tail = f", mask={mask}, other=0" if mask else ""
+        columns = self.tiling.axes[0].extent
+        count = 0
+        for found in self.first.opened:
+            merge = self.merge(found.merge)
+            names = [emitter.fresh("e") for _ in merge.held]
+            for n, name in enumerate(names):
+                text = f"tl.load(part{count} + (r * {columns} + x){tail})"
+                lines.append(f"{name} = {text}")
+                if emitter.masks((1,)):
+                    inside = emitter.masks((1,))
+                    lines.append(f"{name} = tl.where({inside}, {name}, {merge.identity(n)})")
+                count += 1
+            self._finish([_Reduction(found.member, found.position, merge, names)])
+        name = f"{self.kernel.name}_merge"
+        return [self.source(name, self.grid_lines(lines), lines)]

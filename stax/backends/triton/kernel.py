@@ -26,8 +26,13 @@ NARROW = 2**31 - 2**14
 
 @dataclass(frozen=True)
 class Scratch:
-    """Memory that a kernel needs: bytes, and whether it is zero at the start."""
+    """Memory that a kernel needs: its parameter, bytes, and whether it is zero at the start.
 
+    Kernels of one step share the memory of equal names.
+    """
+
+    name: str
+    type: str
     nbytes: int
     zeroed: bool = False
 
@@ -39,7 +44,7 @@ class KernelSource:
     Attributes:
       parameters: buffers in the order of the function's pointers.
       types: the Triton types of all parameters in order, by name.
-      scratch: work space, the parameter `work`.
+      scratch: work spaces, parameters after those of the buffers.
       checks: the sizes of the bounds it checks; `flags` and `flag` are parameters if there are any.
       merges: definitions of merge functions it calls.
       again: makes the kernel with its blocks halved that many times.
@@ -53,7 +58,7 @@ class KernelSource:
     grid: int
     warps: int
     checks: tuple[int, ...] = ()
-    scratch: Scratch | None = None
+    scratch: tuple[Scratch, ...] = ()
     merges: tuple[str, ...] = ()
     stages: int = 1
     again: Callable[[int], KernelSource] | None = field(default=None, compare=False, repr=False)
@@ -88,7 +93,7 @@ class KernelFrame:
         self.indexes = dict(zip(map(id, kernel.members), indexes, strict=True))
         self.symbols = tuple(symbol(f"x{k}", 0, n - 1) for k, n in enumerate(self.space))
         self.merges: dict[str, str] = {}
-        self.scratch: Scratch | None = None
+        self.scratch: list[Scratch] = []
         self.parameters, self.written = self._parameters()
         self.tiling = self.choose()
         self.wide = self._is_wide()
@@ -156,8 +161,7 @@ class KernelFrame:
     ) -> KernelSource:
         """The function of these statements."""
         types = {f"p{k}": pointer_type(self.dtypes[n]) for k, n in enumerate(self.parameters)}
-        if self.scratch is not None:
-            types["work"] = "*i32"
+        types |= {s.name: s.type for s in self.scratch}
         if self.emitter.checks:
             types |= {"flags": "*i32", "flag": "i32"}
         body = "\n".join("    " + line for line in (*head, *lines)) or "    pass"
@@ -170,7 +174,7 @@ class KernelFrame:
             self.grid,
             self.tiling.warps,
             tuple(self.emitter.checks),
-            self.scratch,
+            tuple(self.scratch),
             tuple(self.merges.values()),
         )
         return replace(made, **changes) if changes else made  # type: ignore[arg-type]  # fields
@@ -178,7 +182,8 @@ class KernelFrame:
     @property
     def grid(self) -> int:
         """The number of programs."""
-        return math.prod(-(-a.extent // a.block) for a in self.tiling.axes if not a.looped)
+        blocks = (-(-a.extent // a.block) for a in self.tiling.axes if not a.looped)
+        return math.prod(blocks) * self.tiling.segments
 
     def grid_lines(self, lines: Sequence[str]) -> list[str]:
         """The program's place in the grid and the variables of the axes outside the loop."""
@@ -186,6 +191,10 @@ class KernelFrame:
         head = ["pid = tl.program_id(0).to(tl.int64)" if self.wide else "pid = tl.program_id(0)"]
         rest = "pid"
         axes = list(enumerate(self.tiling.axes))
+        segments = self.tiling.segments
+        if segments > 1:
+            head += [f"segment = pid % {segments}", f"column = pid // {segments}"]
+            rest = "column"
         stepped = [k for k, a in axes if not a.looped and a.extent > a.block]
         for k, axis in reversed(axes):
             if axis.looped:
@@ -200,7 +209,7 @@ class KernelFrame:
                     head.append(f"pid{k} = {rest} // {count}")
                     rest = f"pid{k}"
             head += self.axis_lines(k, start, text)
-        if not stepped:
+        if not stepped and segments == 1:
             head = head[1:]
         return head
 

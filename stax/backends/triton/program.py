@@ -69,7 +69,7 @@ class Launch:
     function: str
     source: KernelSource
     flag: int = 0
-    work: int = 0
+    work: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class _Printer:
         uses = _Uses(steps, lowered.outputs)
         lifetimes = uses.lifetimes(table)
         actions: list[Action] = []
-        works: list[tuple[int, str]] = []
+        works: list[tuple[int, list[str]]] = []
         for step, item in enumerate(steps):
             if isinstance(item, CallStep):
                 actions.append(self._call(program, item, table))
@@ -194,17 +194,18 @@ class _Printer:
             else:
                 made = emit_kernel(item, dtypes, escapes)
             for source in made:
-                if source.scratch is not None and source.scratch.zeroed:
-                    work = f"work_{step}"
-                    lifetimes.append(Lifetime(work, source.scratch.nbytes, step, step))
-                if source.scratch is not None:
-                    works.append((len(actions), f"work_{step}"))
+                names = [f"{s.name} {step}" for s in source.scratch]
+                for name, scratch in zip(names, source.scratch, strict=True):
+                    if all(name != known.name for known in lifetimes[-len(names) :]):
+                        lifetimes.append(Lifetime(name, scratch.nbytes, step, step))
+                works.append((len(actions), names))
                 actions.append(self._launch(source))
         plan = plan_arena(lifetimes)
-        for k, work in works:
+        for k, names in works:
             found = actions[k]
             assert isinstance(found, Launch)
-            actions[k] = Launch(found.function, found.source, found.flag, plan.offsets[work])
+            work = tuple(plan.offsets[name] for name in names)
+            actions[k] = Launch(found.function, found.source, found.flag, work)
         places = self._places(lowered, plan)
         return Block(table, lowered.inputs, lowered.outputs, places, actions, plan)
 

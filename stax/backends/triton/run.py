@@ -235,11 +235,10 @@ class _Runner:
     def _launch(self, action: Launch, address: Any, arena: int) -> None:
         function, kernel = self.program._function(action.function)
         arguments = [address(n) for n in action.source.parameters]
-        if action.source.scratch is not None:
-            work = arena + action.work
-            if action.source.scratch.zeroed:
-                self.on.clear(work, action.source.scratch.nbytes)
-            arguments.append(work)
+        for scratch, offset in zip(action.source.scratch, action.work, strict=True):
+            if scratch.zeroed:
+                self.on.clear(arena + offset, scratch.nbytes)
+            arguments.append(arena + offset)
         if action.source.checks:
             arguments += [self.flags, action.flag]
         function.launch(kernel.grid, arguments)

@@ -154,9 +154,7 @@ class ScatterEmitter(KernelFrame):
         lines = [line for line in lines if not line.startswith("tl.store(flags")]
         second = self.source(f"{name}_write", self.grid_lines(lines), lines)
         types = {k: v for k, v in second.types.items() if k not in ("flags", "flag")}
-        scratch = self.scratch
-        assert scratch is not None
-        kept = Scratch(scratch.nbytes, zeroed=False)
+        kept = tuple(replace(s, zeroed=False) for s in first.scratch)
         return [
             replace(first, checks=checks),
             replace(second, types=types, checks=(), scratch=kept),
@@ -196,7 +194,7 @@ class ScatterEmitter(KernelFrame):
         if self.phase == "ordered":
             self._merged(buffer, place, mode, value, mask)
             return
-        self.scratch = Scratch(4 * (int(index.hi) + 1), zeroed=True)
+        self.scratch = [Scratch("work", "*i32", 4 * (int(index.hi) + 1), zeroed=True)]
         if self.phase == "claim":
             number = "x.to(tl.int32) + 1"
             lines.append(f'tl.atomic_max(work + ({place}), {number}{tail}, sem="relaxed")')

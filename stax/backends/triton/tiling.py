@@ -31,6 +31,8 @@ class Tiling:
     axes: tuple[Axis, ...]
     groups: tuple[tuple[int, ...], ...]
     warps: int
+    segments: int = 1  # programs that share the looped axis, each a piece of it
+    chunk: int = 0  # the length of a piece
 
 
 def power(n: int) -> int:
@@ -97,6 +99,18 @@ def _contiguous_loops(
     return sorted(found)
 
 
+def column_segments(programs: int, length: int, block: int) -> tuple[int, int]:
+    """How many programs share a column of `length` rows, and the rows of each.
+
+    Only where there are few columns; a piece is at least four blocks long.
+    """
+    wanted = min(FEWEST_BLOCKS // programs, length // (4 * block))
+    if wanted < 2:
+        return 1, length
+    chunk = -(-length // (wanted * block)) * block
+    return -(-length // chunk), chunk
+
+
 def reduction_tiling(
     kept: tuple[int, ...],
     reduced: tuple[int, ...],
@@ -123,7 +137,8 @@ def reduction_tiling(
             wide //= 2
         tall = max(1, min(power(length), budget // wide))
         axes = (Axis("x", results, wide), Axis("r", length, tall, tall < length))
-        return Tiling(axes, (kept, reduced), warps_for(wide * tall, 8))
+        segments, chunk = column_segments(-(-results // wide), length, tall)
+        return Tiling(axes, (kept, reduced), warps_for(wide * tall, 8), segments, chunk)
     most = PERSISTENT >> (shrink + (size > 200) + (size > 400))
     persistent = power(length) * itemsize <= most
     block = power(length) if persistent else min(power(length), budget)
