@@ -17,6 +17,9 @@ from stax.placement import (
     effects_barrier,
     local_device_count,
     local_devices,
+    process_count,
+    process_index,
+    typeof,
 )
 from stax.transforms.callbacks import pure_callback
 from stax.transforms.chains import Binomial
@@ -107,9 +110,12 @@ __all__ = [
     "named_call",
     "named_scope",
     "numpy",
+    "process_count",
+    "process_index",
     "pure_callback",
     "remat",
     "tree",
+    "typeof",
     "typing",
     "value_and_grad",
     "vjp",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from stax.backends import on_demand
+from stax.core.aval import Aval, aval_of
 from stax.core.trace import Tracer
 from stax.errors import DeviceError
 from stax.numpy.creation import array
@@ -27,6 +28,9 @@ __all__ = [
     "effects_barrier",
     "local_device_count",
     "local_devices",
+    "process_count",
+    "process_index",
+    "typeof",
 ]
 
 
@@ -136,3 +140,22 @@ def block_until_ready(x: Any) -> Any:
 
 def effects_barrier() -> None:
     """Wait for prints and callbacks: they are done when a call returns."""
+
+
+def process_index(backend: str | None = None) -> int:
+    """The number of this process among those that run the program: 0."""
+    return 0
+
+
+def process_count(backend: str | None = None) -> int:
+    """How many processes run the program: one."""
+    return 1
+
+
+def typeof(x: Any) -> Aval:
+    """The type of an array, a number or a traced value: its shape, dtype and weakness.
+
+    >>> typeof(np.zeros((2, 3), np.float32))
+    f32[2,3]
+    """
+    return aval_of(x)

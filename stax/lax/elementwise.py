@@ -45,6 +45,7 @@ __all__ = [
     "cbrt",
     "ceil",
     "clamp",
+    "clz",
     "complex",
     "conj",
     "convert_element_type",
@@ -199,6 +200,22 @@ rsqrt = floating(tr.rsqrt, "rsqrt", "1 / sqrt(x).")
 population_count = lifted(
     el.population_count, "population_count", "Number of one bits, in the operand's dtype."
 )
+
+
+def clz(x: Any) -> Any:
+    """The number of leading zero bits of an integer, in its own dtype."""
+    value = array_like(x, "clz")
+    dtype = aval_of(value).dtype
+    if not is_integer(dtype):
+        raise DtypeError("counts the bits of integers", op="clz", operands=[value])
+    bits = dtype.itemsize * 8
+    spread = casts.bitcast(value, np.dtype(f"u{dtype.itemsize}"))
+    step = 1
+    while step < bits:  # every bit below the leading one is set
+        spread = el.bitwise_or(spread, el.shift_right(spread, literal(step, spread)))
+        step *= 2
+    ones = el.population_count(spread)
+    return casts.convert(el.sub(literal(bits, ones), ones), dtype)
 
 
 def polygamma(m: int, x: Any) -> Any:

@@ -10,6 +10,7 @@ from stax.numpy import linalg as linalg
 from stax.numpy import methods as methods
 from stax.numpy import operators as operators
 from stax.numpy import reductions as _reductions
+from stax.numpy import ufunc_methods as ufunc_methods
 from stax.numpy.at import at as at
 from stax.numpy.constants import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.creation import *  # noqa: F403 - its __all__ is the list of names
@@ -29,6 +30,8 @@ from stax.numpy.signals import *  # noqa: F403 - its __all__ is the list of name
 from stax.numpy.sized import *  # noqa: F403 - its __all__ is the list of names, after the others
 from stax.numpy.statistics import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.ufuncs import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.untraced import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.windows import *  # noqa: F403 - its __all__ is the list of names
 
 all = _reductions.all_
 any = _reductions.any_

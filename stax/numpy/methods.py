@@ -1,6 +1,6 @@
 """The methods and properties of traced values: `x.sum(-1)`, `x.T`, `x.reshape(2, -1)`, ...
 
-Input: nothing; importing this module fills METHODS and UFUNC_METHODS of `core.trace`.  Output:
+Input: nothing; importing this module fills METHODS of `core.trace`.  Output:
 each method is the function of the same name with the tracer as its first argument.
 """
 
@@ -14,8 +14,8 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.functionalize import assign, record_view
 from stax.core.source import user_source
-from stax.core.trace import METHODS, UFUNC_METHODS, Tracer, fresh
-from stax.errors import DtypeError, MutationError, ShapeError
+from stax.core.trace import METHODS, Tracer, fresh
+from stax.errors import DtypeError, ShapeError
 from stax.numpy import (
     creation,
     manipulation,
@@ -25,11 +25,9 @@ from stax.numpy import (
     selection,
     statistics,
 )
-from stax.numpy.indexing import fitted, written
+from stax.numpy.indexing import fitted
 from stax.numpy.promotion import asarray_dtype
-from stax.numpy.registration import deliver
 from stax.primitives.casts import bitcast
-from stax.primitives.views import reshape as reshape_row
 
 Array = Any
 
@@ -199,88 +197,3 @@ METHODS["__matmul__"] = lambda self, other: products.matmul(self, other)
 METHODS["__rmatmul__"] = lambda self, other: products.matmul(other, self)
 for _symbol in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split():
     METHODS[f"__i{_symbol}__"] = _in_place(_symbol)
-
-
-# -------------------------------------------------------------------------------- ufunc methods
-
-_REDUCE: dict[np.ufunc, Any] = {
-    np.add: reductions.sum,
-    np.multiply: reductions.prod,
-    np.maximum: reductions.max,
-    np.minimum: reductions.min,
-    np.logical_and: reductions.all_,
-    np.logical_or: reductions.any_,
-}
-_ACCUMULATE: dict[np.ufunc, Any] = {
-    np.add: reductions.cumsum,
-    np.multiply: reductions.cumprod,
-    np.maximum: reductions.cummax,
-    np.minimum: reductions.cummin,
-}
-
-
-def _unsupported(ufunc: np.ufunc, method: str) -> DtypeError:
-    return DtypeError(
-        f"np.{ufunc.__name__}.{method} has no traced version",
-        where=user_source() or None,
-        hint="use stax.pure_callback to call it on concrete values",
-    )
-
-
-def ufunc_reduce(ufunc: np.ufunc, array: Array, axis: Any = 0, **kwargs: Any) -> Array:
-    """`np.add.reduce(x)` and its kin."""
-    function = _REDUCE.get(ufunc)
-    if function is None:
-        raise _unsupported(ufunc, "reduce")
-    kwargs = {k: v for k, v in kwargs.items() if not (k == "dtype" and v is None)}
-    out = kwargs.pop("out", None)
-    out = out[0] if isinstance(out, tuple) else out
-    return deliver(function(array, axis=axis, **kwargs), out, ufunc.__name__)
-
-
-def ufunc_accumulate(
-    ufunc: np.ufunc, array: Array, axis: Any = 0, dtype: Any = None, out: Any = None
-) -> Array:
-    """`np.add.accumulate(x)` and its kin."""
-    function = _ACCUMULATE.get(ufunc)
-    if function is None:
-        raise _unsupported(ufunc, "accumulate")
-    out = out[0] if isinstance(out, tuple) else out
-    value = function(array, axis) if dtype is None else function(array, axis, dtype)
-    return deliver(value, out, ufunc.__name__)
-
-
-def ufunc_outer(ufunc: np.ufunc, a: Array, b: Array, **kwargs: Any) -> Array:
-    """`np.multiply.outer(a, b)` and its kin."""
-    left, right = aval_of(a).shape, aval_of(b).shape
-    a = reshape_row(a, (*left, *(1,) * len(right))) if right else a
-    return ufunc(a, b, **kwargs)
-
-
-_AT: dict[np.ufunc, str] = {np.add: "add", np.multiply: "mul", np.maximum: "max", np.minimum: "min"}
-
-
-def ufunc_at(ufunc: np.ufunc, a: Array, indices: Any, b: Any = None) -> None:
-    """`np.add.at(x, i, v)` and its kin, in place; every index counts, repeated ones too."""
-    if not isinstance(a, Tracer):
-        raise MutationError(
-            f"np.{ufunc.__name__}.at would write a traced value into a plain NumPy array",
-            where=user_source() or None,
-            hint="make the array with stax.numpy.zeros or np.zeros(..., like=x)",
-        )
-    kind = _AT.get(ufunc)
-    if ufunc is np.subtract:
-        kind, b = "add", np.negative(b)
-    if kind is None:
-        raise _unsupported(ufunc, "at")
-    assign(a, written(a, indices, b, kind))
-
-
-UFUNC_METHODS.update(
-    {
-        "reduce": ufunc_reduce,
-        "accumulate": ufunc_accumulate,
-        "outer": ufunc_outer,
-        "at": ufunc_at,
-    }
-)

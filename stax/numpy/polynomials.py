@@ -14,6 +14,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.errors import ShapeError
 from stax.numpy.creation import vander
+from stax.numpy.linalg.decompositions import eigvals
 from stax.numpy.manipulation import atleast_1d, concatenate
 from stax.numpy.promotion import coerce
 from stax.numpy.registration import broadcast_to_shape, implements, operand, strong
@@ -32,6 +33,7 @@ __all__ = [
     "polymul",
     "polysub",
     "polyval",
+    "roots",
 ]
 
 Array = Any
@@ -180,3 +182,22 @@ def polyfit(
     column = (matrix.shape[1], *(1,) * (len(values.shape) - 1))
     found = solution / reshape(scale, column)
     return (found, *rest, limit) if full else found
+
+
+def _plain_roots(p: Any, *, strip_zeros: bool = True) -> Array:
+    return np.roots(p)
+
+
+@implements(_plain_roots, np.roots)
+def roots(p: Any, *, strip_zeros: bool = True) -> Array:
+    """The roots of a polynomial whose leading coefficient is not zero; as `numpy.roots`.
+
+    Traced coefficients are not searched for zeros: the roots are those of the companion matrix.
+    """
+    c = coerce(_vector(p, "roots"), 1.0)[0]
+    n = c.shape[0]
+    if n < 2:
+        return np.zeros(0, np.complex128)
+    row = el.neg(el.div(slice_axis(c, 0, 1, n), slice_axis(c, 0, 0, 1)))
+    below = np.eye(n - 2, n - 1, dtype=c.dtype)
+    return eigvals(concatenate([reshape(row, (1, n - 1)), below], 0))

@@ -374,3 +374,13 @@ subtract = _make("subtract")
 tan = _make("tan")
 tanh = _make("tanh")
 trunc = _make("trunc")
+
+
+def functions() -> dict[np.ufunc, Function]:
+    """NumPy's universal functions and the functions that stand for them here."""
+    return dict(_MADE)
+
+
+def function_of(ufunc: np.ufunc) -> Function:
+    """The function that stands for a ufunc here."""
+    return _MADE[ufunc]

@@ -91,15 +91,37 @@ def stage_function(
     return numbered_regions(graph), trees[-1]
 
 
-def make_ir(f: Callable[..., Any]) -> Callable[..., Graph]:
+def make_ir(
+    f: Callable[..., Any],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: Any = None,
+    return_shape: bool = False,
+) -> Callable[..., Any]:
     """A function that returns the Graph of `f` for its arguments instead of running `f`.
+
+    Args:
+      static_argnums: positions of arguments that `f` gets as they are.
+      axis_env: accepted for compatibility, without effect.
+      return_shape: return (graph, the result as `eval_shape` gives it).
 
     >>> print(make_ir(lambda x: x * 2.0)(np.ones(3)))
     """
+    given = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @functools.wraps(f)
-    def traced(*args: Any, **kwargs: Any) -> Graph:
-        return stage_function(f, args, kwargs)[0]
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        fixed = {k % len(args): args[k] for k in given}
+        rest = [a for k, a in enumerate(args) if k not in fixed]
+
+        def inner(*values: Any, **named: Any) -> Any:
+            left = iter(values)
+            return f(*(fixed[k] if k in fixed else next(left) for k in range(len(args))), **named)
+
+        graph, tree = stage_function(inner if fixed else f, rest, kwargs)
+        if not return_shape:
+            return graph
+        shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak) for a in graph.out_avals]
+        return graph, tree_unflatten(tree, shapes)
 
     return traced
 

@@ -45,6 +45,7 @@ from stax.pytree import (
 from stax.transforms.arguments import finished
 from stax.transforms.budget import budget_bytes
 from stax.transforms.grad import Product
+from stax.transforms.inspect import ShapeDtypeStruct
 from stax.transforms.jit_call import jit_p
 
 __all__ = ["JitFunction", "jit"]
@@ -161,7 +162,7 @@ class JitFunction:
         self._statics = (*self._static_argnums, *self._static_argnames)
         self.dispatcher: Any = new_dispatcher(self.call)
         functools.update_wrapper(self.dispatcher, fun, updated=())
-        for name in ("trace", "lower", "clear_cache"):
+        for name in ("trace", "lower", "eval_shape", "clear_cache"):
             setattr(self.dispatcher, name, getattr(self, name))
 
     def __repr__(self) -> str:
@@ -310,6 +311,13 @@ class JitFunction:
             self._signature(args, kwargs),
             {"trace": entry.seconds},
         )
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The result for these arguments as a tree of `ShapeDtypeStruct`."""
+        entry, _ = self._resolve(args, kwargs)
+        avals = entry.graph.out_avals[: len(entry.graph.outputs) - len(entry.written)]
+        shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak) for a in avals]
+        return tree_unflatten(entry.out_tree, shapes)
 
     def lower(self, *args: Any, device: str = "cpu", **kwargs: Any) -> Lowered:
         """Trace and lower for these arguments; nothing is compiled or run."""
