@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stax.backends.c.fission import blocked_loops
 from stax.backends.c.handler import Emitter, literal
 from stax.backends.c.reductions import Accumulator, combine_lines
 
@@ -49,6 +50,10 @@ def element_loop(
     fits = loop.length >= STREAM_LENGTH and len(lines) <= STREAM_LINES and not checks
     if vectorises and accumulators and reads <= 1 and fits:
         return _streams(loop, lines, accumulators, emitter)
+    if not accumulators and not checks:
+        blocks = blocked_loops(loop.variable, loop.start, loop.stop, loop.length, lines)
+        if blocks is not None:
+            return blocks
     clauses = [c for a in accumulators for c in a.clauses()] if vectorises else []
     if checks:
         clauses.append("reduction(|:bad)")

@@ -368,12 +368,19 @@ class NestEmitter(KernelFrame):
             loop = Loop(whole.name, str(start), str(stop), stop - start)
             lines = element_loop(loop, emitter.inner.lines, [], emitter)
             if not self.rows and self.parallel:
-                lines[0] = self.pragma(0)[0].replace("parallel for", "parallel for simd")
+                lines = self._on_threads(lines)
             emitter.row.lines.extend(lines)
             for name, maker in self.kernel.writers.items():
                 if maker in members:
                     emitter.forwarded.pop(name, None)
         self.indexes = kept
+
+    def _on_threads(self, lines: list[str]) -> list[str]:
+        """A loop whose iterations are independent, with its pragma for threads."""
+        pragma = self.pragma(0)[0]
+        if lines[0].startswith("#pragma omp simd"):
+            return [pragma.replace("parallel for", "parallel for simd"), *lines[1:]]
+        return [pragma, *lines]
 
     def _along_loops(self, opened: list[_Reduction], first: str, last: str) -> list[str]:
         lines: list[str] = []
@@ -385,8 +392,8 @@ class NestEmitter(KernelFrame):
         inner = self.emitter.inner.lines
         found = element_loop(loop, inner, accumulators, self.emitter)
         alone = not self.rows and not first and len(self.along) == 1 and not opened
-        if alone and self.parallel and found[0] == "#pragma omp simd":
-            found[0] = self.pragma(0)[0].replace("parallel for", "parallel for simd")
+        if alone and self.parallel:
+            found = self._on_threads(found)
         lines += found
         lines += ["}"] * (len(self.along) - 1)
         for r in opened:

@@ -1,0 +1,187 @@
+"""A loop over many long functions as several loops over blocks.
+
+Input: the statements of one element of a loop.  Output: lines of C, or None where the loop is
+better left whole.  A processor overlaps as many iterations as fit into its window of some 250
+instructions; where one iteration fills the window, the latency of its longest chain of operations
+is the time it takes.  So each long function gets a loop of its own over a block that stays in the
+first cache, and values that cross from one loop to a later one are kept in arrays of that length.
+What a load and a cheap operation or two give is computed again.  Every element's operations stay
+the same, so its bits do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stax.backends.c.vecmath import function_table
+
+__all__ = ["blocked_loops"]
+
+LONG_FLOPS = 15  # operations from which a function gets a loop of its own
+LEAST_FLOPS = 40  # of all long functions together, from which cutting pays
+BLOCK = 256
+LEAST_LENGTH = 64
+ARRAY_BYTES = 16_384  # of all arrays of a block together
+CHEAP_LINES = 3  # statements up to which a value is computed again instead of kept
+
+_DEFINED = re.compile(r"^(\w+) (\w+) = (.*);$")
+_STORED = re.compile(r"^(\w+)\[.*?\] = .*;$")
+_LOADED = re.compile(r"\b(\w+)\[")
+_CALL = re.compile(r"\bstax_(\w+)\(")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass
+class _Statement:
+    text: str
+    name: str  # the value it defines, or empty for a store
+    c_type: str
+    words: frozenset[str]  # the values of the loop that it reads
+    flops: int  # of its long functions
+    plain: bool  # no division, no function that does any work, no array that the loop writes
+
+
+def _parsed(lines: Sequence[str]) -> list[_Statement] | None:
+    table = function_table()
+    stored = {m.group(1) for m in map(_STORED.match, lines) if m is not None}
+    found: list[_Statement] = []
+    names: set[str] = set()
+    for line in lines:
+        defined = _DEFINED.match(line)
+        if defined is None and _STORED.match(line) is None:
+            return None
+        calls = [table[name] for name in _CALL.findall(line) if name in table]
+        if not all(function.vectorises for function in calls):
+            return None
+        flops = sum(f.flops for f in calls if f.flops >= LONG_FLOPS)
+        plain = all(f.flops <= 1 for f in calls) and "/" not in line and "%" not in line
+        plain = plain and not stored.intersection(_LOADED.findall(line))
+        text = defined.group(3) if defined else line
+        words = frozenset(_WORD.findall(text)) & names
+        name, c_type = (defined.group(2), defined.group(1)) if defined else ("", "")
+        found.append(_Statement(line, name, c_type, words, flops, plain))
+        if name:
+            names.add(name)
+    return found
+
+
+class _Cut:
+    """The statements of each loop in order, and the values that cross from loop to loop."""
+
+    def __init__(self, statements: list[_Statement]) -> None:
+        self.statements = statements
+        self.at = {s.name: k for k, s in enumerate(statements) if s.name}
+        self.cheap = self._cheap()
+        self.made: set[int] = set()  # by an earlier loop
+        self.kept: set[int] = set()
+        self.loops: list[tuple[list[int], set[int]]] = []  # statements, and which of them are read
+        for roots in self._roots():
+            self._add(roots)
+        self._add([k for k, s in enumerate(statements) if not s.name])
+
+    def _cheap(self) -> set[int]:
+        """Statements that take, with all that they need, at most `CHEAP_LINES`."""
+        closures: dict[int, set[int]] = {}
+        for k, s in enumerate(self.statements):
+            needed = [self.at[w] for w in s.words]
+            if s.name and s.plain and all(n in closures for n in needed):
+                closure = {k}.union(*(closures[n] for n in needed))
+                if len(closure) <= CHEAP_LINES:
+                    closures[k] = closure
+        return set(closures)
+
+    def _roots(self) -> list[list[int]]:
+        """For each long function: it, and what leads on from it to another long function."""
+        leading: set[int] = set()
+        for k in range(len(self.statements) - 1, -1, -1):
+            s = self.statements[k]
+            if s.flops or k in leading:
+                leading |= {self.at[w] for w in s.words}
+        roots: list[list[int]] = []
+        latest: list[int] = []  # of each statement, the last long function that it depends on
+        for k, s in enumerate(self.statements):
+            before = max((latest[self.at[w]] for w in s.words), default=-1)
+            if s.flops:
+                before = len(roots)
+                roots.append([k])
+            elif before >= 0 and k in leading:
+                roots[before].append(k)
+            latest.append(before)
+        return roots
+
+    def _add(self, roots: list[int]) -> None:
+        """A loop that computes `roots` and what they need that is not there yet."""
+        wanted = dict.fromkeys(roots)
+        read: set[int] = set()
+        pending = list(roots)
+        while pending:
+            for word in self.statements[pending.pop()].words:
+                k = self.at[word]
+                if k in wanted:
+                    continue
+                wanted[k] = None
+                if k in self.made:
+                    read.add(k)
+                else:
+                    pending.append(k)
+        self.kept |= read
+        self.loops.append((sorted(wanted), read))
+        self.made |= {k for k in wanted if k not in self.cheap}
+
+
+def _block_length(length: int, fixed: bool, widths: Sequence[int]) -> tuple[int, bool]:
+    """Elements of a block, and whether blocks fill the loop exactly."""
+    most = BLOCK
+    while most > LEAST_LENGTH and most * sum(widths) > ARRAY_BYTES:
+        most //= 2
+    if fixed and length <= most:
+        return length, True
+    if fixed:
+        sizes = [n for n in range(most, most // 2, -1) if n % 16 == 0 and length % n == 0]
+        if sizes:
+            return sizes[0], True
+    return most, False
+
+
+def blocked_loops(
+    variable: str, start: str, stop: str, length: int, lines: Sequence[str]
+) -> list[str] | None:
+    """Loops that do what one loop over `variable` in [start, stop) with body `lines` does.
+
+    The first line is the header of the loop over blocks, whose iterations are independent.
+    """
+    if length < LEAST_LENGTH or sum("stax_" in s for s in lines) < 2:
+        return None
+    statements = _parsed(lines)
+    if statements is None or sum(bool(s.flops) for s in statements) < 2:
+        return None
+    if sum(s.flops for s in statements) < LEAST_FLOPS:
+        return None
+    cut = _Cut(statements)
+    widths = [8 if "64" in s.c_type or s.c_type == "double" else 4
+              for k, s in enumerate(statements) if k in cut.kept]  # fmt: skip
+    block, exact = _block_length(length, start == "0" and stop.isdigit(), widths)
+    first, count = f"{variable}_first", f"{variable}_count"
+    out = [f"for (int64_t {first} = {start}; {first} < {stop}; {first} += {block}) {{"]
+    if not exact:
+        out.append(f"    int64_t {count} = {stop} - {first};")
+        out.append(f"    if ({count} > {block}) {count} = {block};")
+    for k in sorted(cut.kept):
+        s = statements[k]
+        out.append(f"    {s.c_type} block_{s.name}[{block}] __attribute__((aligned(64)));")
+    for numbers, read in cut.loops:
+        out.append("    #pragma omp simd")
+        out.append(f"    for (int64_t at = 0; at < {block if exact else count}; at++) {{")
+        out.append(f"        int64_t {variable} = {first} + at;")
+        for k in numbers:
+            s = statements[k]
+            if k in read:
+                out.append(f"        {s.c_type} {s.name} = block_{s.name}[at];")
+                continue
+            out.append("        " + s.text)
+            if k in cut.kept:
+                out.append(f"        block_{s.name}[at] = {s.name};")
+        out.append("    }")
+    return [*out, "}"]

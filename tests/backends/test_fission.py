@@ -1,0 +1,109 @@
+"""Loops over long functions cut into blocks: the same bits, and cut only where it is safe."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import stax
+import stax.numpy as snp
+from stax.backends.c import fission, vecmath
+from stax.backends.c.fission import blocked_loops
+from stax.backends.c.toolchain import find_toolchain
+
+BODY = [
+    "float v1 = p0[i];",
+    "float v2 = p1[i];",
+    "float v3 = (v1 * v2);",
+    "float v4 = stax_tanh_f32(v3);",
+    "float v5 = stax_sqrt_f32(stax_abs_f32(v1));",
+    "float v6 = (v4 / (v5 + 1.0f));",
+    "float v7 = stax_erf_f32(v6);",
+    "p2[i] = v7;",
+    "uint8_t v8 = (v7 > v4);",
+    "float v9 = stax_exp_f32(v8 ? v2 : v6);",
+    "float v10 = (v9 + v4);",
+    "p1[i] = v10;",
+]
+
+
+def _both(n: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    cut = blocked_loops("i", "0", str(n), n, BODY)
+    assert cut is not None
+    whole = [f"for (int64_t i = 0; i < {n}; i++) {{", *BODY, "}"]
+    text = vecmath.definitions(vecmath.names_in("\n".join(BODY)))
+    for name, lines in (("whole", whole), ("cut", cut)):
+        body = "\n".join(lines)
+        text += f"void {name}(const float *p0, float *p1, float *p2) {{\n{body}\n}}\n"
+    toolchain = find_toolchain()
+    if toolchain is None:
+        pytest.skip("needs a C compiler")
+    handle = toolchain.load(text).handle
+    results = []
+    for name in ("whole", "cut"):
+        rng = np.random.default_rng(0)
+        arrays = [rng.standard_normal(n).astype(np.float32) for _ in range(3)]
+        getattr(handle, name)(*(ctypes.c_void_p(a.ctypes.data) for a in arrays))
+        results.append(arrays)
+    return results[0], results[1]
+
+
+@pytest.mark.parametrize("n", [64, 100, 640, 1000, 4099])
+def test_the_same_bits_as_the_whole_loop(n: int) -> None:
+    for one, other in zip(*_both(n), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_each_long_function_has_a_loop_and_only_what_crosses_is_kept() -> None:
+    lines = blocked_loops("i", "0", "1024", 1024, BODY)
+    assert lines is not None
+    text = "\n".join(lines)
+    loops = text.split("#pragma omp simd")[1:]
+    assert [("tanh" in s, "erf" in s, "exp" in s) for s in loops[:3]] == [
+        (True, False, False), (False, True, False), (False, False, True),
+    ]  # fmt: skip
+    assert len(loops) == 4
+    # A load of an array that nobody writes is done again, not kept.
+    assert "block_v1[" not in text
+    # p1 is written in the last loop: what is read from it stays as it was.
+    assert "block_v2[" in text
+    assert "p2[i]" in loops[3]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "a3 += v10;",
+        "bad |= (v1 < 0.0f) << 0;",
+        "if (v1 > 0) {",
+        "float v11 = stax_digamma_f32(v1);",
+    ],
+)
+def test_other_statements_leave_the_loop_whole(extra: str) -> None:
+    assert blocked_loops("i", "0", "1024", 1024, [*BODY, extra]) is None
+
+
+def test_short_loops_and_few_functions_stay_whole() -> None:
+    assert blocked_loops("i", "0", "32", 32, BODY) is None
+    assert blocked_loops("i", "0", "1024", 1024, BODY[:4]) is None
+
+
+def test_programs_with_many_functions_equal_those_with_whole_loops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def model(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        gate = 1 / (1 + snp.exp(-x)) * snp.tanh(y)
+        return snp.log1p(snp.exp(gate)) * snp.tanh(x - gate) + snp.sin(x * y)
+
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((2, 70, 333))
+    cut = stax.jit(model)(x, y)
+    rows = stax.jit(stax.grad(lambda x, y: model(x, y).sum()))(x, y)
+    monkeypatch.setattr(fission, "LEAST_FLOPS", 10**9)
+    again = stax.jit(lambda x, y: model(x, y))(x, y)
+    assert np.asarray(cut).tobytes() == np.asarray(again).tobytes()
+    np.testing.assert_allclose(cut, model(x, y), rtol=1e-12, atol=1e-14)
+    expected = stax.grad(lambda x, y: model(x, y).sum())(x, y)
+    np.testing.assert_allclose(rows, expected, rtol=1e-11, atol=1e-13)
