@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -332,6 +332,16 @@ class Compiled:
     def timings(self) -> dict[str, float]:
         """Seconds for each stage."""
         return self.lowered.timings
+
+    def kernel_analysis(self) -> Mapping[str, dict[str, int]]:
+        """For each kernel on a device: registers, spilled bytes, shared memory, access widths.
+
+        Empty on the CPU, whose kernels are parts of one library.
+        """
+        if self.lowered.device == "cpu":
+            return {}
+        found: Mapping[str, dict[str, int]] = on_demand("triton.run").described(self.program)
+        return found
 
     def memory_analysis(self) -> dict[str, int]:
         """Bytes: of arguments, results, constants, temporaries (the arena), and the peak."""

@@ -102,6 +102,7 @@ def test_pointwise_kernels_read_and_write_128_bits():
     program = TritonProgram(lowered.source, "cuda:sm_90", {})
     (figures,) = described(program).values()
     assert figures["accesses_128"] or figures["accesses_64"]
+    assert lowered.compile().kernel_analysis() == described(program)
 
 
 def test_architectures_that_cannot_be_compiled_for():

@@ -116,3 +116,17 @@ def test_device_put_and_get(cuda):
     assert type(stax.device_put(on_device["a"], "cpu")) is np.ndarray
     with pytest.raises(DeviceError, match="no device 4 of 1"):
         stax.device_put(X, "cuda:4")
+
+
+def test_operators_work_on_copies(cuda):
+    y = put(X)
+    for found, wanted in [
+        (y + 1, X + 1),
+        (2 * y, 2 * X),
+        (np.exp(-y), np.exp(-X)),
+        (y[1:, 0], X[1:, 0]),
+        (np.add.reduce(y), X.sum(0)),
+        (X - y, X - X),
+    ]:
+        assert type(found) is np.ndarray
+        np.testing.assert_array_equal(found, wanted)

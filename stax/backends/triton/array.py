@@ -22,8 +22,12 @@ CUDA = 2  # DLPack's number for the platform
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 
 
-class DeviceArray:
-    """A dense row-major array in the memory of a device."""
+class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """A dense row-major array in the memory of a device.
+
+    NumPy's functions and the operators work on it outside of programs too, on a copy in the
+    memory of the process, and give NumPy arrays.
+    """
 
     __slots__ = ("_keep", "_machine", "_owned", "address", "dtype", "shape")
     __array_priority__ = 2000
@@ -39,8 +43,8 @@ class DeviceArray:
     ) -> None:
         self._machine = on
         self.address = address
-        self.shape = tuple(shape)
-        self.dtype = np.dtype(dtype)
+        self.shape = shape
+        self.dtype = dtype
         self._owned = owned
         self._keep = keep
 
@@ -80,6 +84,15 @@ class DeviceArray:
             raise ValueError("an array on a device cannot be seen from NumPy without a copy")
         out = self.to_numpy()
         return out if dtype is None else out.astype(dtype, copy=False)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        given = [v.to_numpy() if isinstance(v, DeviceArray) else v for v in inputs]
+        if any(isinstance(v, DeviceArray) for v in kwargs.get("out", ())):
+            return NotImplemented
+        return getattr(ufunc, method)(*given, **kwargs)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.to_numpy()[index]
 
     def block_until_ready(self) -> DeviceArray:
         """The array itself, once its value is computed."""

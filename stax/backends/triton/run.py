@@ -63,6 +63,7 @@ class TritonProgram:
         self._graphs: dict[tuple[int, ...], Any] = {}
         self._seen: dict[tuple[int, ...], int] = {}
         self._lock = threading.Lock()
+        self._results = [(b.nbytes, result_label(b), b.shape, b.dtype) for b in source.outputs]
         target_of(device)
         self.kernels = dict(source.functions)
         self.from_cache = True
@@ -116,7 +117,10 @@ class TritonProgram:
         given = [self._placed(v, b) for v, b in zip(values, source.inputs, strict=True)]
         if not self._constants:
             self._constants = [put_on(on, np.asarray(b.value)) for b in source.constants]
-        outs = [fresh(on, b) for b in source.outputs]
+        outs = [
+            DeviceArray(on, on.allocate(nbytes, label), shape, dtype)
+            for nbytes, label, shape, dtype in self._results
+        ]
         size = source.plan.nbytes
         arena = on.allocate(size, "temporaries of a program") if size else 0
         flags = on.allocate(4 * len(source.flags), "flags") if source.flags else 0
@@ -196,10 +200,9 @@ def put_on(on: Machine, array: np.ndarray[Any, Any]) -> DeviceArray:
     return DeviceArray(on, address, dense.shape, dense.dtype)
 
 
-def fresh(on: Machine, buffer: Buffer) -> DeviceArray:
-    """Memory for a buffer."""
-    address = on.allocate(buffer.nbytes, f"{buffer.name} {buffer.dtype}{list(buffer.shape)}")
-    return DeviceArray(on, address, buffer.shape, buffer.dtype)
+def result_label(buffer: Buffer) -> str:
+    """A result as the report of an exhausted memory names it."""
+    return f"{buffer.name} {buffer.dtype}{list(buffer.shape)}"
 
 
 class _Runner:
