@@ -410,15 +410,19 @@ def _no_version_error(name: str) -> ConcretizationError:
 
 def no_array_error(tracer: Tracer) -> ConcretizationError:
     """The error for a traced value where only a NumPy array would do."""
+    index, table = "", ""
+    if tracer.aval.dtype.kind in "iub":
+        index = "an index into a plain NumPy array, "
+        table = "index with stax.numpy.asarray(table)[i], not np.take; "
     return ConcretizationError(
         f"a traced value of type {tracer.aval} was used where a plain NumPy array is needed: "
-        "np.array / np.asarray of it, a write of it into an array made by plain NumPy, or a "
-        "NumPy function without a traced version",
+        f"{index}np.array / np.asarray of it, a write of it into an array made by plain NumPy, or "
+        "a NumPy function without a traced version",
         operands=(str(tracer.aval),),
         where=user_source() or None,
-        hint="make the array that is written to with stax.numpy.zeros or np.zeros(..., like=x) "
-        "so that it is traced too; build arrays from traced values with np.stack or "
-        "stax.numpy.array; stop tracing with stax.pure_callback",
+        hint=f"{table}make the array that is written to with stax.numpy.zeros or "
+        "np.zeros(..., like=x) so that it is traced too; build arrays from traced values with "
+        "np.stack or stax.numpy.array; stop tracing with stax.pure_callback",
     )
 
 

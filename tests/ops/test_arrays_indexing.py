@@ -189,6 +189,9 @@ def test_errors_of_kind_and_shape():
         stax.jit(lambda x: x[[0, 1], [0, 1, 2]])(X)
     with pytest.raises(ConcretizationError, match="dynamic_slice"):
         stax.jit(lambda x, n: x[:n])(X, 2)
+    for use in (lambda i: X[i], lambda i: np.take(X, i)):
+        with pytest.raises(ConcretizationError, match=r"stax\.numpy\.asarray\(table\)\[i\]"):
+            stax.jit(use)(np.array([1, 0]))
 
 
 def test_repeated_writes_keep_the_last():
