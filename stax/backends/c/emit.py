@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from stax.backends.c.along import Loop, element_loop, position_of_extreme
 from stax.backends.c.frame import KernelFrame, KernelSource
@@ -27,7 +26,13 @@ from stax.backends.c.handler import (
     load_text,
     store_text,
 )
-from stax.backends.c.reductions import SIMPLE, Accumulator, combine_lines, component_dtypes
+from stax.backends.c.reductions import (
+    SIMPLE,
+    Accumulator,
+    OpenReduction,
+    combine_lines,
+    component_dtypes,
+)
 from stax.backends.c.segments import (
     TILE_LENGTH,
     TILE_ROWS,
@@ -66,22 +71,6 @@ def emit_kernel(
     return emitter(kernel, dtypes, escapes).run()
 
 
-@dataclass
-class _Reduction:
-    """A reduction being emitted."""
-
-    member: Member
-    position: int
-    monoid: Monoid
-    values: dict[int, CValue]
-    accumulator: Accumulator | None = None
-    partial: str = ""
-    names: list[str] = field(default_factory=list)
-    dtypes: tuple[DType, ...] = ()
-    value: str = ""  # of a position found by a second pass: the C value that is compared
-    place: str = ""  # ... and the variable that receives the position
-
-
 class NestEmitter(KernelFrame):
     """Prints a nest of loops over independent rows."""
 
@@ -93,7 +82,7 @@ class NestEmitter(KernelFrame):
         self.block_end: list[str] = []
         self.final: list[str] = []
         self.blocks = 1
-        self.all_reductions: list[_Reduction] = []  # those that end with the blocks
+        self.all_reductions: list[OpenReduction] = []  # those that end with the blocks
         self.later: set[str] = self._read_later()
         self.grouped = False
         self.group_arrays: list[str] = []
@@ -294,7 +283,7 @@ class NestEmitter(KernelFrame):
     def _stages(self, first: str, last: str = "") -> None:
         stages = sorted({m.stage for m in self.kernel.members})
         top = max(stages) + 1
-        pending: list[_Reduction] = []
+        pending: list[OpenReduction] = []
         for stage in range(-1, top + 1):
             members = [m for m in self.kernel.members if m.stage == stage]
             if stage % 2 == 0:
@@ -316,14 +305,14 @@ class NestEmitter(KernelFrame):
                 self._cut_group(stage)
         self._finish_blocks()
 
-    def _loop(self, members: list[Member], first: str, last: str) -> list[_Reduction]:
+    def _loop(self, members: list[Member], first: str, last: str) -> list[OpenReduction]:
         emitter = self.emitter
         emitter.inner.lines, emitter.inner.known = [], {}
         cuts = self._cuts(members) if not first else []
         if cuts:
             self._segments(members, cuts)
             return []
-        opened: list[_Reduction] = []
+        opened: list[OpenReduction] = []
         for member in members:
             self.begin(member)
             instrs = member.body.instrs
@@ -382,7 +371,7 @@ class NestEmitter(KernelFrame):
             return [pragma.replace("parallel for", "parallel for simd"), *lines[1:]]
         return [pragma, *lines]
 
-    def _along_loops(self, opened: list[_Reduction], first: str, last: str) -> list[str]:
+    def _along_loops(self, opened: list[OpenReduction], first: str, last: str) -> list[str]:
         lines: list[str] = []
         for s, n in zip(self.along_symbols[:-1], self.along[:-1], strict=True):
             lines.append(f"for (int64_t {s.name} = 0; {s.name} < {n}; {s.name}++) {{")
@@ -404,12 +393,12 @@ class NestEmitter(KernelFrame):
 
     # ---------------------------------------------------------------- reductions
 
-    def _open(self, member: Member, position: int, values: dict[int, CValue]) -> _Reduction:
+    def _open(self, member: Member, position: int, values: dict[int, CValue]) -> OpenReduction:
         """Begin a reduction: its accumulator before the loop, its update inside."""
         instr = member.body.instrs[position]
         monoid = MONOIDS[instr.attrs[0]]
         operands = [values[a] for a in instr.args]
-        found = _Reduction(member, position, monoid, values)
+        found = OpenReduction(member, position, monoid, values)
         found.dtypes = component_dtypes(monoid, instr.dtype)
         inner = self.emitter.inner.lines
         if member.role is Role.COLUMN:
@@ -449,7 +438,7 @@ class NestEmitter(KernelFrame):
             return None
         return MONOIDS[name]
 
-    def _open_column(self, found: _Reduction, operands: list[CValue]) -> None:
+    def _open_column(self, found: OpenReduction, operands: list[CValue]) -> None:
         n = math.prod(self.along)
         position = self._along_position()
         lvalues = []
@@ -482,7 +471,7 @@ class NestEmitter(KernelFrame):
         self.workspace += -(-nbytes // 64) * 64
         return offset
 
-    def _finish_row(self, found: _Reduction) -> None:
+    def _finish_row(self, found: OpenReduction) -> None:
         """After the loop: the results of a reduction along the row."""
         if found.member.role is not Role.ROW:
             return
@@ -494,7 +483,7 @@ class NestEmitter(KernelFrame):
         self.emitter.row.lines.extend(found.accumulator.finish())
         self._after(found, found.accumulator.values(ROW_DEPTH))
 
-    def _after(self, found: _Reduction, components: list[CValue]) -> None:
+    def _after(self, found: OpenReduction, components: list[CValue]) -> None:
         """The instructions behind a reduction: projection, conversion, store."""
         self.begin(found.member)
         instrs = found.member.body.instrs
@@ -538,7 +527,7 @@ class NestEmitter(KernelFrame):
             self.final.extend(emitter.row.lines)
             emitter.row.lines = kept
 
-    def _finish_column(self, found: _Reduction) -> None:
+    def _finish_column(self, found: OpenReduction) -> None:
         emitter = self.emitter
         n = math.prod(self.along)
         arrays = []

@@ -7,7 +7,7 @@ mean and variance) are printed from their own `combine`, in loops that are not v
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from stax.dtypes import DType
 from stax.loops.monoids import Monoid
 from stax.loops.ops import Handler, Value, handling
 from stax.loops.scalar_ops import ScalarOp, c_type, spelling, type_tag
+from stax.schedule.kernel import Member
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,22 @@ class Accumulator:
     def values(self, depth: int) -> list[CValue]:
         """The components as C values."""
         return [CValue(n, d, depth) for n, d in zip(self.names, self.dtypes, strict=True)]
+
+
+@dataclass
+class OpenReduction:
+    """A reduction being emitted."""
+
+    member: Member
+    position: int
+    monoid: Monoid
+    values: dict[int, CValue]
+    accumulator: Accumulator | None = None
+    partial: str = ""
+    names: list[str] = field(default_factory=list)
+    dtypes: tuple[DType, ...] = ()
+    value: str = ""  # of a position found by a second pass: the C value that is compared
+    place: str = ""  # ... and the variable that receives the position
 
 
 def combine_lines(
