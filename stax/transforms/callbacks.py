@@ -229,7 +229,8 @@ def _flat_callback(
                 f"the callback {name_of(callback)} returned {result_tree!r}, its "
                 f"result_shape_dtypes is {structure!r}"
             )
-        return found
+        # The callback may fill the same array at every call.
+        return [np.array(v) if isinstance(v, np.ndarray) else v for v in found]
 
     return leaves, flat
 

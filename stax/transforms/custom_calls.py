@@ -18,7 +18,7 @@ from stax.errors import CustomDerivativeError, NonDifferentiableError
 from stax.primitives.views import reduce_sum
 from stax.transforms.calls import Call, call_rules, is_zero
 from stax.transforms.jvp import instantiate, jvp_flat
-from stax.transforms.linearize import LinearizeTrace, PartialTrace
+from stax.transforms.linearize import LinearizeTrace, PartialTrace, note_foreign
 from stax.transforms.transpose import backward_pass
 from stax.transforms.vmap import batch_flat, to_axis
 
@@ -121,6 +121,8 @@ class CustomVJPCall(Call):
     def linearize(self, trace: LinearizeTrace, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
         """Run `fwd`; the tangents are an equation whose transpose is `bwd`."""
         outs, residuals, active, params = self._forward(primals, tangents)
+        # `fwd` may hand out arrays that it will write into again.
+        note_foreign(trace.tangents, [*outs, *residuals])
         with use_trace(trace.tangents):
             return outs, bind(pullback_p, *residuals, *active, **params)
 

@@ -223,7 +223,9 @@ def _split_aux(fun: FlatFunction, outs: list[Any]) -> tuple[list[Any], Any]:
     count = fun.out_tree.num_leaves
     if not fun.has_aux:
         return outs, None
-    return outs[:count], tree_unflatten(tree_structure(fun.aux), outs[count:])
+    # Copies: the function may hand out an argument, or one array twice.
+    aux = [finished([v], outs)[0] if isinstance(v, np.ndarray) else v for v in outs[count:]]
+    return outs[:count], tree_unflatten(tree_structure(fun.aux), aux)
 
 
 def value_and_grad(

@@ -245,6 +245,13 @@ class LinearizeTrace(Trace):
         return None
 
 
+def note_foreign(tangents: Trace, values: Sequence[Any]) -> None:
+    """Remember that the user, too, holds these arrays: they are copied where they are recorded."""
+    if isinstance(tangents, TangentTrace):
+        for value in values:
+            tangents.note_foreign(value)
+
+
 class PartialTrace(Trace):
     """Runs a user's derivative rule: what depends on the tangents is recorded in the tangent
     graph, everything else is computed at once in the trace around the linearisation."""
@@ -268,6 +275,7 @@ class PartialTrace(Trace):
             return tuple(eval_graph(params["graph"], args))
         else:
             STATE.trace = self.tangents
+            note_foreign(self.tangents, args)  # the rule may write into its arrays again
         try:
             return bind_values(STATE.trace, prim, args, params)
         finally:

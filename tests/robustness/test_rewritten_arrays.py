@@ -91,3 +91,54 @@ def test_a_borrowed_array_that_is_refilled_is_refused():
 
     with pytest.raises(stax.errors.MutationError, match="written into"):
         stax.grad(loss)(2.0 * np.ones(1 << 22))
+
+
+SCRATCH = np.zeros(3)
+
+
+@stax.custom_vjp
+def squared(x):
+    return x * x
+
+
+def _squared_forward(x):
+    SCRATCH[:] = x
+    return x * x, SCRATCH
+
+
+squared.defvjp(_squared_forward, lambda kept, ct: (2 * kept * ct,))
+
+
+@stax.custom_jvp
+def squared_forward(x):
+    return x * x
+
+
+@squared_forward.defjvp
+def _(primals, tangents):
+    SCRATCH[:] = primals[0]
+    return primals[0] ** 2, tangents[0] * SCRATCH * 2
+
+
+@pytest.mark.parametrize("square", [squared, squared_forward])
+def test_a_rule_may_fill_one_array_at_every_call(square):
+    gradient = stax.grad(lambda x: np.sum(square(square(x))))
+    np.testing.assert_allclose(gradient(X), 4 * X**3)
+
+
+def test_a_callback_may_fill_one_array_at_every_call():
+    def filled(x):
+        SCRATCH[:] = x
+        return SCRATCH
+
+    def call(x):
+        return stax.pure_callback(filled, stax.ShapeDtypeStruct((3,), np.float64), x)
+
+    first, second = call(X), call(2 * X)
+    np.testing.assert_array_equal(second, 2 * first)
+
+
+def test_auxiliary_results_share_no_memory():
+    _, aux = stax.value_and_grad(lambda x: (x.sum(), (x, x)), has_aux=True)(X)[0]
+    assert not np.shares_memory(aux[0], X)
+    assert not np.shares_memory(*aux)
