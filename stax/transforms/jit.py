@@ -209,9 +209,10 @@ class JitFunction:
     def _call_writing(self, entry: Entry, leaves: list[Any]) -> Any:
         """Call, then store the final values of written arguments into the caller's arrays."""
         targets = [leaves[k] for k in entry.written]
-        for target in targets:
-            if not isinstance(target, Tracer):
-                _check_stores(target)
+        for k in entry.written:
+            if not isinstance(leaves[k], Tracer):
+                _check_stores(leaves[k])
+                _check_apart(k, leaves)
         params = {"graph": entry.graph, "name": entry.graph.name, "options": self._options}
         outs = bind(jit_p, *entry.captured, *leaves, **params)
         for target, value in zip(targets, outs[len(outs) - len(targets) :], strict=True):
@@ -378,6 +379,19 @@ def _check_stores(target: Any) -> None:
         f"write_back=True: the function writes into an argument that is {what}",
         hint="pass a writable NumPy array",
     )
+
+
+def _check_apart(written: int, leaves: Sequence[Any]) -> None:
+    """Raise MutationError when another argument looks at the memory that is written to."""
+    target = leaves[written]
+    for k, other in enumerate(leaves):
+        if k != written and isinstance(other, np.ndarray) and np.may_share_memory(target, other):
+            raise MutationError(
+                "write_back=True: an argument that is written to shares memory with another "
+                "argument, which would not see the write",
+                operands=[target, other],
+                hint="pass a copy of one of them, or the whole array once and slice it inside",
+            )
 
 
 def _static_arguments(

@@ -76,3 +76,15 @@ def test_inside_another_transformation() -> None:
     z = np.array([1.0, 2.0])
     np.testing.assert_allclose(stax.grad(g)(z), [0.0, 2 * 9 * 2.0 + 2 * 2.0])
     np.testing.assert_allclose(stax.jit(stax.grad(g))(z), [0.0, 40.0])
+
+
+@pytest.mark.parametrize("views", [lambda a: (a, a), lambda a: (a[1:], a)])
+def test_arguments_that_share_the_written_memory_are_refused(views):
+    def write(p, q):
+        p[0] = 5.0
+        return q.sum()
+
+    memory = np.zeros(4)
+    with pytest.raises(stax.errors.MutationError, match="shares memory"):
+        stax.jit(write, write_back=True)(*views(memory))
+    np.testing.assert_array_equal(memory, np.zeros(4))
