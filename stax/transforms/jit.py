@@ -381,11 +381,18 @@ def _check_stores(target: Any) -> None:
     )
 
 
+def _overlap(a: Any, b: Any) -> bool:
+    try:
+        return bool(np.shares_memory(a, b, max_work=1 << 16))
+    except np.exceptions.TooHardError:
+        return True
+
+
 def _check_apart(written: int, leaves: Sequence[Any]) -> None:
     """Raise MutationError when another argument looks at the memory that is written to."""
     target = leaves[written]
     for k, other in enumerate(leaves):
-        if k != written and isinstance(other, np.ndarray) and np.may_share_memory(target, other):
+        if k != written and isinstance(other, np.ndarray) and _overlap(target, other):
             raise MutationError(
                 "write_back=True: an argument that is written to shares memory with another "
                 "argument, which would not see the write",

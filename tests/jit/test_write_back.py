@@ -88,3 +88,9 @@ def test_arguments_that_share_the_written_memory_are_refused(views):
     with pytest.raises(stax.errors.MutationError, match="shares memory"):
         stax.jit(write, write_back=True)(*views(memory))
     np.testing.assert_array_equal(memory, np.zeros(4))
+
+
+def test_interleaved_arguments_are_apart():
+    memory = np.zeros((3, 2))
+    stax.jit(lambda p, q: p.fill(q.sum() + 1), write_back=True)(memory[:, 0], memory[:, 1])
+    np.testing.assert_array_equal(memory, [[1, 0]] * 3)
