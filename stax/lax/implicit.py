@@ -15,7 +15,10 @@ from stax.core.graph import Graph
 from stax.core.source import user_source
 from stax.core.staging import eval_graph
 from stax.core.trace import EVAL, STATE, bind
-from stax.errors import PytreeError, ShapeError
+from stax.dtypes import is_inexact
+from stax.errors import ConcretizationError, PytreeError, ShapeError
+from stax.lax.concrete_loops import runs_concretely
+from stax.lax.control_flow import converted
 from stax.lax.staged import Staged, staged
 from stax.numpy.promotion import array_like
 from stax.primitives.elementwise import neg
@@ -63,8 +66,9 @@ def custom_linear_solve(
     leaves, tree = _operands(b, "b")
     if STATE.trace is EVAL:
         return _checked(solve(matvec, b), has_aux, tree, leaves, "custom_linear_solve", solve)
-    avals = [aval_of(v).strong() for v in leaves]
     one = tree_flatten((b,))[1]
+    leaves = _in_dtypes_of(matvec, one, leaves)
+    avals = [aval_of(v) for v in leaves]
     applied = staged(matvec, one, avals)
     _check_like(applied.tree, applied.graph.out_avals, tree, avals, name_of(matvec), "matvec(x)")
     applied = applied.returning([a.dtype for a in avals])
@@ -74,9 +78,7 @@ def custom_linear_solve(
         """(constants of matvec, b) -> x and aux."""
 
         def fun(consts: list[Any], right: Any) -> Any:
-            def product(x: Any) -> Any:
-                return tree_unflatten(tree, eval_graph(graph, [*consts, *tree_flatten(x)[0]]))
-
+            product = _function_of(graph, consts, tree, avals, name_of(matvec))
             found = function(product, right)
             return _checked(found, has_aux, tree, avals, "custom_linear_solve", function)
 
@@ -156,18 +158,16 @@ def custom_root(
     if STATE.trace is EVAL:
         found = solve(f, initial_guess)
         return _checked(found, has_aux, tree, leaves, "custom_root", solve)
-    avals = [aval_of(v).strong() for v in leaves]
     one = tree_flatten((initial_guess,))[1]
+    leaves = _in_dtypes_of(f, one, leaves)
+    avals = [aval_of(v) for v in leaves]
     function = staged(f, one, avals)
     _check_like(function.tree, function.graph.out_avals, tree, avals, name_of(f), "f(x)")
     n, size = len(function.consts), len(avals)
     structure = tree_flatten((function.consts, initial_guess))[1]
 
     def at(consts: Sequence[Any]) -> Function:
-        def value(x: Any) -> Any:
-            return tree_unflatten(tree, eval_graph(function.graph, [*consts, *tree_flatten(x)[0]]))
-
-        return value
+        return _function_of(function.graph, consts, tree, avals, name_of(f))
 
     def solved(consts: list[Any], start: Any) -> Any:
         return _checked(solve(at(consts), start), has_aux, tree, avals, "custom_root", solve)
@@ -180,16 +180,29 @@ def custom_root(
 
     solved.__name__, corrected.__name__ = name_of(solve), name_of(tangent_solve)
     const_avals = function.graph.in_avals[:n]
-    solver = staged(solved, structure, [*const_avals, *avals])
+    trees: list[PyTreeDef] = []
+    solver: Staged | None = None
+    try:
+        solver = staged(solved, structure, [*const_avals, *avals])
+        trees.append(solver.tree)
+    except ConcretizationError:
+        # The solver needs numbers; outside jit and vmap they are known.
+        if not runs_concretely():
+            raise
     linear = staged(
         corrected,
         tree_flatten((function.consts, initial_guess, initial_guess))[1],
         [*const_avals, *avals, *avals],
     )
-    a, b = len(solver.consts), len(solver.consts) + len(linear.consts)
+    captured = [] if solver is None else solver.consts
+    a, b = len(captured), len(captured) + len(linear.consts)
 
     def fun(*values: Any) -> list[Any]:
-        return eval_graph(solver.graph, [*values[:a], *values[b:]])
+        if solver is not None:
+            return eval_graph(solver.graph, [*values[:a], *values[b:]])
+        outs, found = tree_flatten(solved(*tree_unflatten(structure, values[b:])))
+        trees.append(found)
+        return outs
 
     def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         outs = CustomJVPCall(fun, rule).bind(primals)
@@ -205,14 +218,46 @@ def custom_root(
         return outs, [*found, *([None] * (len(outs) - size))]
 
     call = CustomJVPCall(fun, rule)
-    outs = call.bind([*solver.consts, *linear.consts, *function.consts, *leaves])
-    return tree_unflatten(solver.tree, finished(outs, leaves))
+    outs = call.bind([*captured, *linear.consts, *function.consts, *leaves])
+    return tree_unflatten(trees[-1], finished(outs, leaves))
 
 
 def _operands(value: Any, name: str) -> tuple[list[Any], PyTreeDef]:
     """Leaves that are arrays (Python scalars included) and their structure."""
     leaves, tree = tree_flatten(value)
     return [array_like(v, name) for v in leaves], tree
+
+
+def _function_of(
+    graph: Graph, consts: Sequence[Any], tree: PyTreeDef, avals: Sequence[Aval], name: str
+) -> Function:
+    """The function of pytrees that `graph` stands for, as a solver calls it."""
+
+    def function(x: Any) -> Any:
+        leaves, have = _operands(x, name)
+        _check_like(have, [aval_of(v) for v in leaves], tree, avals, name, "its argument")
+        values = [
+            v if aval_of(v).dtype == a.dtype else converted(v, a.dtype)
+            for v, a in zip(leaves, avals, strict=True)
+        ]
+        return tree_unflatten(tree, eval_graph(graph, [*consts, *values]))
+
+    function.__name__ = name
+    return function
+
+
+def _in_dtypes_of(f: Function, structure: PyTreeDef, leaves: list[Any]) -> list[Any]:
+    """`leaves`, where Python scalars take the dtypes that `f` gives them."""
+    avals = [aval_of(v) for v in leaves]
+    if not any(a.weak for a in avals):
+        return leaves
+    outs = staged(f, structure, avals).graph.out_avals
+    if len(outs) != len(avals):
+        return [converted(v, a.dtype) for v, a in zip(leaves, avals, strict=True)]
+    return [
+        converted(v, out.dtype if is_inexact(out.dtype) else a.dtype) if a.weak else v
+        for v, a, out in zip(leaves, avals, outs, strict=True)
+    ]
 
 
 def _checked(

@@ -10,7 +10,7 @@ import pytest
 import stax
 from stax import lax
 from stax.core.text import parse_graph
-from stax.errors import NonDifferentiableError, PytreeError, ShapeError
+from stax.errors import ConcretizationError, NonDifferentiableError, PytreeError, ShapeError
 
 RNG = np.random.default_rng(3)
 N = 4
@@ -199,7 +199,32 @@ def test_a_python_solver_where_numbers_are_known() -> None:
             x = x - f(x) / stax.grad(f)(x)
         return x
 
-    assert lax.custom_root(lambda x: x * x - 2.0, 1.0, newton, scalar) == pytest.approx(2**0.5)
+    def root(c: Any) -> Any:
+        return lax.custom_root(lambda x: x * x - c, 1.0, newton, scalar)
+
+    assert root(2.0) == pytest.approx(2**0.5)
+    assert stax.grad(root)(4.0) == pytest.approx(0.25)
+    assert stax.grad(stax.grad(root))(4.0) == pytest.approx(-1 / 32)
+    assert stax.jvp(root, (4.0,), (2.0,))[1] == pytest.approx(0.5)
+    with pytest.raises(ConcretizationError, match="while_loop"):
+        stax.jit(root)(4.0)
+
+
+def test_python_scalars_take_the_dtype_of_the_equation() -> None:
+    root = lambda c: lax.custom_root(lambda x: x * x - c, 1.0, newton_steps, scalar)
+    solution = lambda c: lax.custom_linear_solve(lambda x: c * x, 2.0, lambda m, b: b / m(1.0))
+    for f, want in ((root, 2.0), (solution, 0.5)):
+        for g in (f, stax.jit(f)):
+            assert g(np.float32(4)).dtype == np.float32
+            assert g(np.float32(4)) == pytest.approx(want, rel=1e-5)
+    assert stax.jit(stax.grad(root))(np.float32(4)).dtype == np.float32
+
+
+def newton_steps(f: Any, start: Any) -> Any:
+    def step(_: Any, x: Any) -> Any:
+        return x - f(x) / (2 * x)
+
+    return lax.fori_loop(0, 20, step, start)
 
 
 def test_the_initial_guess_has_no_derivative_and_aux_passes() -> None:
