@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy import (
     array2string,
     array_repr,
@@ -23,7 +24,6 @@ from numpy import (
     genfromtxt,
     get_printoptions,
     geterr,
-    isfortran,
     iterable,
     loadtxt,
     may_share_memory,
@@ -40,6 +40,7 @@ from numpy import (
     ufunc,
 )
 
+from stax.core.trace import Tracer
 from stax.numpy.creation import asarray
 from stax.numpy.mapping import vectorize
 
@@ -86,3 +87,8 @@ def frompyfunc(
 ) -> Callable[..., Any]:
     """A function of scalars that broadcasts over arrays; as `numpy.frompyfunc`, typed."""
     return vectorize(func)
+
+
+def isfortran(a: Any) -> bool:
+    """Whether an array is column-major and not row-major; a traced value never is."""
+    return False if isinstance(a, Tracer) else np.isfortran(a)
