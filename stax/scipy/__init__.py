@@ -4,5 +4,6 @@ from stax.scipy import cluster as cluster
 from stax.scipy import integrate as integrate
 from stax.scipy import linalg as linalg
 from stax.scipy import signal as signal
+from stax.scipy import sparse as sparse
 from stax.scipy import special as special
 from stax.scipy import stats as stats
