@@ -122,6 +122,27 @@ def test_arguments_of_another_device(cuda):
         f(put(X, 1))
 
 
+def test_the_fastest_blocks_are_measured_once_and_remembered(cuda, tmp_path, monkeypatch):
+    monkeypatch.setenv("STAX_CACHE_DIR", str(tmp_path / "cache"))
+    a = put(np.zeros((1024, 1024), np.float16))
+    for round_ in range(2):
+        machine = device.CudaDevice(driver.driver(), 0)
+        device.install(machine)
+        kept = machine.seconds
+        measured = []
+
+        def slow_unless_last(work, kept=kept, measured=measured):
+            measured.append(kept(work))
+            return 1.0 if len(measured) <= 6 else 0.5
+
+        machine.seconds = slow_unless_last
+        x = put(a.to_numpy())
+        f = stax.jit(lambda x: np.tanh(x @ x), backend="triton")
+        f(x)
+        assert len(measured) == (9 if round_ == 0 else 0)  # three kernels, three rounds
+    assert cuda.fake_fault() == b""
+
+
 WARM = """
 import sys
 import numpy as np, stax

@@ -19,8 +19,10 @@ from stax.backends.triton.templates import (
     Blocks,
     Operand,
     chosen_blocks,
+    cut_choices,
     product_head,
     product_loop,
+    worth_tuning,
 )
 from stax.backends.triton.tiling import Tiling
 from stax.dtypes import DType
@@ -144,13 +146,14 @@ class ProductEmitter(NestEmitter):
         dtypes: Mapping[str, DType],
         escapes: Callable[[str], bool],
         shrink: int = 0,
+        use: Blocks | None = None,
     ) -> None:
         self.step = step
         self.operands = operands
         self.own = own
         self.contracted = inner
         rows, columns = step.kernel.space
-        blocks = chosen_blocks(1, rows, columns, inner, own)
+        blocks = use or chosen_blocks(1, rows, columns, inner, own)
         self.blocks = Blocks(
             max(blocks.m >> shrink, LEAST),
             max(blocks.n >> shrink, LEAST),
@@ -205,8 +208,17 @@ class ProductEmitter(NestEmitter):
             *self.axis_lines(1, f"column * {self.blocks.n} + ", text),
         ]
         name = f"{self.kernel.name}_product"
+        variants = self._variants if worth_tuning(shape) else None
+        made = self.source(name, head, lines, again=self._again_smaller, variants=variants)
+        return [replace(made, stages=self.blocks.stages)]
+
+    def _variants(self) -> list[KernelSource]:
+        rows, columns = self.step.kernel.space
+        own = (self.step, self.operands, self.own, self.contracted, self.dtypes, self.escapes)
         return [
-            self.source(name, head, lines, again=self._again_smaller, stages=self.blocks.stages)
+            ProductEmitter(*own, use=cut).run()[0]
+            for cut in cut_choices(rows, columns, self.contracted, self.own)
+            if cut != self.blocks
         ]
 
     def _again_smaller(self, shrink: int) -> KernelSource:

@@ -48,6 +48,7 @@ class KernelSource:
       checks: the sizes of the bounds it checks; `flags` and `flag` are parameters if there are any.
       merges: definitions of merge functions it calls.
       again: makes the kernel with its blocks halved that many times.
+      variants: makes the kernel with other blocks, of which a device may find one faster.
     """
 
     name: str
@@ -62,6 +63,9 @@ class KernelSource:
     merges: tuple[str, ...] = ()
     stages: int = 1
     again: Callable[[int], KernelSource] | None = field(default=None, compare=False, repr=False)
+    variants: Callable[[], list[KernelSource]] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     @property
     def key(self) -> str:

@@ -18,7 +18,6 @@ import numpy as np
 from stax.backends.triton.array import DeviceArray, put
 from stax.backends.triton.build import cached_image, image_of, target_of
 from stax.backends.triton.device import Function, Machine, installed, machine
-from stax.backends.triton.kernel import KernelSource
 from stax.backends.triton.program import (
     Block,
     HostCall,
@@ -27,6 +26,7 @@ from stax.backends.triton.program import (
     Place,
     TritonSource,
 )
+from stax.backends.triton.tuning import fastest
 from stax.errors import DeviceError, OutOfBoundsError
 from stax.loops.buffers import Buffer, ExternBuffer
 
@@ -102,12 +102,13 @@ class TritonProgram:
             self._machine = found
         return self._machine
 
-    def _function(self, name: str) -> tuple[Function, KernelSource]:
-        kernel = self.kernels[name]
+    def launch(self, name: str, arguments: Sequence[int]) -> None:
+        """Start a kernel; at its first start the fastest of its variants is found."""
         found = self._functions.get(name)
         if found is None:
-            found = self._functions[name] = self.machine.function(name, kernel)
-        return found, kernel
+            self.kernels[name] = fastest(self.machine, name, self.kernels[name], arguments)
+            found = self._functions[name] = self.machine.function(name, self.kernels[name])
+        found.launch(self.kernels[name].grid, arguments)
 
     # ------------------------------------------------------------------ a run
 
@@ -236,7 +237,6 @@ class _Runner:
                 self._nested(action, block, address)
 
     def _launch(self, action: Launch, address: Any, arena: int) -> None:
-        function, kernel = self.program._function(action.function)
         arguments = [address(n) for n in action.source.parameters]
         for scratch, offset in zip(action.source.scratch, action.work, strict=True):
             if scratch.zeroed:
@@ -244,7 +244,7 @@ class _Runner:
             arguments.append(arena + offset)
         if action.source.checks:
             arguments += [self.flags, action.flag]
-        function.launch(kernel.grid, arguments)
+        self.program.launch(action.function, arguments)
 
     def _host(self, action: HostCall, block: Block, address: Any) -> None:
         """One step by NumPy, on copies."""

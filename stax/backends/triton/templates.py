@@ -8,6 +8,7 @@ the option asks for the rounded format of the device's matrix units.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from stax.backends.triton.handler import pointer_type
@@ -45,6 +46,7 @@ TABLE: dict[str, tuple[Blocks, ...]] = {
     "float64": (Blocks(64, 64, 16, 8, 2), Blocks(32, 32, 16, 4, 2)),
 }
 LEAST = 16
+TUNED_FLOPS = 2**30
 MULTIPROCESSORS = 132
 
 
@@ -61,11 +63,24 @@ def chosen_blocks(b: int, m: int, n: int, k: int, dtype: DType) -> Blocks:
         if b * -(-m // row.m) * -(-n // row.n) >= MULTIPROCESSORS:
             found = row
             break
+    return _cut(found, m, n, k)
 
-    def cut(block: int, extent: int) -> int:
+
+def _cut(row: Blocks, m: int, n: int, k: int) -> Blocks:
+    def least(block: int, extent: int) -> int:
         return max(LEAST, min(block, power(extent)))
 
-    return Blocks(cut(found.m, m), cut(found.n, n), cut(found.k, k), found.warps, found.stages)
+    return Blocks(least(row.m, m), least(row.n, n), least(row.k, k), row.warps, row.stages)
+
+
+def cut_choices(m: int, n: int, k: int, dtype: DType) -> list[Blocks]:
+    """All rows of the table, cut to the problem, without repetition."""
+    return list(dict.fromkeys(_cut(row, m, n, k) for row in choices(dtype)))
+
+
+def worth_tuning(shape: tuple[int, int, int, int]) -> bool:
+    """Whether a product is large enough for its blocks to be measured."""
+    return 2 * math.prod(shape) >= TUNED_FLOPS
 
 
 def product_head(shape: tuple[int, int, int, int], use: Blocks, wide: bool) -> list[str]:
@@ -151,6 +166,14 @@ def matmul(
     wide = extent >= NARROW
     far = ".to(tl.int64)" if wide else ""
 
+    def variants() -> list[KernelSource]:
+        """The product with the other blocks of the table."""
+        return [
+            matmul(name, shape, left, right, result, dtypes, cut, precision)
+            for cut in cut_choices(m, n, k, own)
+            if cut != use
+        ]
+
     def again(shrink: int) -> KernelSource:
         """The product with smaller blocks."""
         smaller = Blocks(
@@ -179,4 +202,5 @@ def matmul(
         use.warps,
         stages=use.stages,
         again=again,
+        variants=variants if worth_tuning(shape) and blocks is None else None,
     )
