@@ -383,7 +383,8 @@ def _check_stores(target: Any) -> None:
 
 def _overlap(a: Any, b: Any) -> bool:
     try:
-        return bool(np.shares_memory(a, b, max_work=1 << 16))
+        # NumPy's stubs know two of its values for max_work only.
+        return bool(np.shares_memory(a, b, max_work=1 << 16))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

@@ -116,7 +116,7 @@ def fingerprint(array: Any) -> bytes:
         np.right_shift(block, np.uint64(32), out=part)
         np.bitwise_xor(part, block, out=part)
         np.einsum("ij,j->i", part, weights, out=sums[k : k + 16])
-    return sums.tobytes() + flat[table.nbytes :].tobytes()
+    return b"".join((sums.tobytes(), flat[table.nbytes :].tobytes()))
 
 
 @functools.cache
