@@ -317,7 +317,8 @@ def histogramdd(
     each = bins if several else [bins] * len(columns)
     spans = [None] * len(columns) if range is None else range
     edges = [histogram_bin_edges(c, b, s) for c, b, s in zip(columns, each, spans, strict=True)]
-    return _histogramdd(columns, edges, density, weights)
+    count, edges = _histogramdd(columns, edges, density, weights)
+    return converted(count, FLOAT64), edges
 
 
 @implements(np.histogram2d)

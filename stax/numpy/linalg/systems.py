@@ -108,7 +108,7 @@ def lstsq(a: Array, b: Array, rcond: Any = None) -> tuple[Array, Array, Array, A
         cutoff = eps
     values = spectral.svdvals(x)
     largest = rd.max(values, initial=0.0)
-    rank = rd.sum(greater(values, multiply(largest, cutoff)), dtype=np.int64)
+    rank = rd.sum(greater(values, multiply(largest, cutoff)), dtype=np.int32)
     solution = matmul(spectral.pinv(x, cutoff), y)
     misfit = el.sub(y, matmul(x, solution))
     squares = _absolute_square(misfit)
