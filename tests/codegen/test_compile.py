@@ -12,8 +12,9 @@ import pytest
 
 import stax
 from stax.backends.triton.build import image_of, target_of
+from stax.backends.triton.kernel import Operand
 from stax.backends.triton.run import TritonProgram, described
-from stax.backends.triton.templates import Operand, choices, matmul
+from stax.backends.triton.templates import choices, matmul
 from stax.dtypes import bfloat16
 from stax.errors import CompilationError, DeviceError
 from tests import op_samples, op_samples_arrays, op_samples_numpy

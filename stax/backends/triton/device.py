@@ -157,6 +157,7 @@ class CudaDevice:
         stream = ffi.new("CUstream *")
         call("cuStreamCreate", stream, NON_BLOCKING)
         self.stream = stream[0]
+        self.stream_address = int(ffi.cast("uintptr_t", self.stream))
         pool = ffi.new("CUmemoryPool *")
         call("cuDeviceGetDefaultMemPool", pool, self._handle)
         self._pool = pool[0]

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 
 from stax.backends.triton.emit import NestEmitter
 from stax.backends.triton.handler import Axis
-from stax.backends.triton.kernel import KernelSource
+from stax.backends.triton.kernel import KernelSource, Operand
 from stax.backends.triton.templates import (
     LEAST,
     Blocks,
-    Operand,
     chosen_blocks,
     cut_choices,
     product_head,

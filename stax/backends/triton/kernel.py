@@ -38,6 +38,26 @@ class Scratch:
 
 
 @dataclass(frozen=True)
+class Operand:
+    """A strided view `[batch, rows, columns]` of a buffer, in elements."""
+
+    buffer: str
+    offset: int
+    strides: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A batched matrix product: `shape` is (b, m, n, k), `dtypes` of operands and result."""
+
+    shape: tuple[int, int, int, int]
+    left: Operand
+    right: Operand
+    result: Operand
+    dtypes: tuple[DType, DType]
+
+
+@dataclass(frozen=True)
 class KernelSource:
     """A Triton function and how it is launched.
 
@@ -48,6 +68,7 @@ class KernelSource:
       checks: the sizes of the bounds it checks; `flags` and `flag` are parameters if there are any.
       merges: definitions of merge functions it calls.
       again: makes the kernel with its blocks halved that many times.
+      product: what the kernel computes, if it is a matrix product and nothing else.
       variants: makes the kernel with other blocks, of which a device may find one faster.
     """
 
@@ -63,6 +84,7 @@ class KernelSource:
     merges: tuple[str, ...] = ()
     stages: int = 1
     again: Callable[[int], KernelSource] | None = field(default=None, compare=False, repr=False)
+    product: Product | None = None
     variants: Callable[[], list[KernelSource]] | None = field(
         default=None, compare=False, repr=False
     )

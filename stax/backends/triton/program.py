@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from stax.backends.triton.emit import emit_kernel
 from stax.backends.triton.epilogue import Joined, ProductEmitter, joined, reads_of, writes_of
-from stax.backends.triton.kernel import KernelSource
+from stax.backends.triton.kernel import KernelSource, Operand
 from stax.backends.triton.prelude import prelude
-from stax.backends.triton.templates import Operand, matmul
+from stax.backends.triton.templates import matmul
 from stax.dtypes import DType
 from stax.loops.buffers import (
     Buffer,

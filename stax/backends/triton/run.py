@@ -17,7 +17,9 @@ import numpy as np
 
 from stax.backends.triton.array import DeviceArray, put
 from stax.backends.triton.build import cached_image, image_of, target_of
+from stax.backends.triton.cublas import Cublas, routine
 from stax.backends.triton.device import Function, Machine, installed, machine
+from stax.backends.triton.kernel import KernelSource
 from stax.backends.triton.program import (
     Block,
     HostCall,
@@ -106,6 +108,10 @@ class TritonProgram:
         """Start a kernel; at its first start the fastest of its variants is found."""
         found = self._functions.get(name)
         if found is None:
+            library = routine(self.machine, self.kernels[name])
+            if library is not None:
+                found = self._functions[name] = _Multiplication(library, self.kernels[name])
+        if found is None:
             self.kernels[name] = fastest(self.machine, name, self.kernels[name], arguments)
             found = self._functions[name] = self.machine.function(name, self.kernels[name])
         found.launch(self.kernels[name].grid, arguments)
@@ -191,6 +197,19 @@ class TritonProgram:
                 hint="indices are checked at run time; use mode='clip' or mode='fill' to allow "
                 "others",
             )
+
+
+class _Multiplication:
+    """A product done by a library, in the place of a kernel."""
+
+    def __init__(self, library: Cublas, kernel: KernelSource) -> None:
+        assert kernel.product is not None
+        self._library = library
+        self._product = kernel.product
+
+    def launch(self, grid: int, arguments: Sequence[int]) -> None:
+        """Multiply; `grid` is that of the kernel it replaces."""
+        self._library.multiply(self._product, *arguments)
 
 
 def put_on(on: Machine, array: np.ndarray[Any, Any]) -> DeviceArray:

@@ -12,20 +12,11 @@ import math
 from dataclasses import dataclass
 
 from stax.backends.triton.handler import pointer_type
-from stax.backends.triton.kernel import NARROW, KernelSource
+from stax.backends.triton.kernel import NARROW, KernelSource, Operand, Product
 from stax.backends.triton.tiling import power
 from stax.dtypes import DType
 
 GROUP = 8
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A strided view `[batch, rows, columns]` of a buffer, in elements."""
-
-    buffer: str
-    offset: int
-    strides: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -202,5 +193,6 @@ def matmul(
         use.warps,
         stages=use.stages,
         again=again,
+        product=Product(shape, left, right, result, dtypes),
         variants=variants if worth_tuning(shape) and blocks is None else None,
     )
