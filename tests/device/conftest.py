@@ -12,9 +12,8 @@ from stax.backends.triton import device
 from tests.device import fake
 
 # Compiling needs triton, which exists for Linux alone.
-collect_ignore = (
-    [] if importlib.util.find_spec("triton") else ["test_launches.py", "test_cublas.py"]
-)
+_COMPILING = ["test_launches.py", "test_cublas.py"]
+collect_ignore = [] if importlib.util.find_spec("triton") else _COMPILING
 _count = itertools.count()
 
 
@@ -31,6 +30,7 @@ def cuda(fake_library, tmp_path, monkeypatch):
     own = tmp_path / f"libfakecuda{next(_count)}.so"
     shutil.copy(fake_library, own)
     monkeypatch.setenv("STAX_CUDA_DRIVER", str(own))
+    monkeypatch.setenv("STAX_CUBLAS", "off")  # a real one has nothing to do with a fake device
     kept = dict(device._machines)
     device._machines.clear()
     yield fake.controls(own)

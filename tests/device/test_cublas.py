@@ -32,7 +32,7 @@ PRODUCTS = {
     "left transposed": lambda x, y: x.T @ y,
     "right transposed": lambda x, y: x @ y.T,
     "both transposed": lambda x, y: x.T @ y.T,
-    "batched": lambda x, y: x.reshape(4, 64, 256) @ y.reshape(4, 64, 256).transpose(0, 2, 1),
+    "batched": lambda x, y: x.reshape(4, 256, 64) @ y.reshape(4, 256, 64).transpose(0, 2, 1),
     "sliced": lambda x, y: x[:, 16:240] @ y[16:240],
 }
 

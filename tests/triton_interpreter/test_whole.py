@@ -49,6 +49,7 @@ def test_a_program_from_end_to_end(place, name, monkeypatch):
     directory, library = place
     monkeypatch.setenv("STAX_CACHE_DIR", str(directory / "cache"))
     monkeypatch.setenv("STAX_CUDA_DRIVER", str(library))
+    monkeypatch.setenv("STAX_CUBLAS", "off")
     device.install(None)
     machine = device.machine(0)
     assert isinstance(machine, device.CudaDevice)
