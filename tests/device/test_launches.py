@@ -122,6 +122,25 @@ def test_arguments_of_another_device(cuda):
         f(put(X, 1))
 
 
+def test_a_loop_is_captured_with_memory_of_its_own(cuda):
+    def f(x):
+        return stax.lax.scan(lambda c, row: (c * 0.5 + row, c.sum()), np.zeros(5, np.float32), x)
+
+    program = stax.jit(f, backend="triton")
+    x = put(np.ones((20, 5), np.float32))
+    for _ in range(6):
+        program(x)
+    machine = device.machine(0)
+    calls = []
+    kept = machine.launcher
+    machine.launcher = lambda *a: calls.append(a) or kept(*a)
+    before = cuda.fake_launches()
+    program(x)
+    assert calls == []
+    assert cuda.fake_launches() - before >= 20
+    assert cuda.fake_fault() == b""
+
+
 def test_the_fastest_blocks_are_measured_once_and_remembered(cuda, tmp_path, monkeypatch):
     monkeypatch.setenv("STAX_CACHE_DIR", str(tmp_path / "cache"))
     a = put(np.zeros((1024, 1024), np.float16))
@@ -162,3 +181,24 @@ def test_a_warm_start_imports_neither_triton_nor_sympy(fake_library, tmp_path, m
         )
         outs.append(done.stdout.strip())
     assert outs == ["['triton']", "[]"]
+
+
+ABSENT = """
+import sys
+sys.modules["triton"] = None
+import numpy as np, stax
+try:
+    stax.jit(lambda x: np.arctan(x) * 123, backend="triton")(np.ones(3))
+except stax.errors.CompilerNotFoundError as error:
+    print(error)
+"""
+
+
+def test_without_triton_and_without_a_cached_program(fake_library, tmp_path, monkeypatch):
+    monkeypatch.setenv("STAX_CUDA_DRIVER", str(fake_library))
+    monkeypatch.setenv("STAX_CACHE_DIR", str(tmp_path / "cache"))
+    done = subprocess.run(
+        [sys.executable, "-c", ABSENT], capture_output=True, text=True, check=True
+    )
+    assert "compiled by triton, which cannot be imported" in done.stdout
+    assert "pip install 'stax[gpu]'" in done.stdout

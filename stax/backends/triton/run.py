@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,8 @@ class TritonProgram:
         self._graphs: dict[tuple[int, ...], Any] = {}
         self._seen: dict[tuple[int, ...], int] = {}
         self._lock = threading.Lock()
+        self._spaces: dict[int, LoopSpace] = {}
+        self._capturable = not source.calls_host
         self._results = [(b.nbytes, result_label(b), b.shape, b.dtype) for b in source.outputs]
         target_of(device)
         self.kernels = dict(source.functions)
@@ -160,6 +163,18 @@ class TritonProgram:
         array = np.ascontiguousarray(value, buffer.dtype).reshape(buffer.shape)
         return put_on(on, array)
 
+    def space(self, action: NestedCall) -> LoopSpace:
+        """The memory of a loop or branch; kept, because captured graphs refer to it."""
+        found = self._spaces.get(id(action))
+        if found is None:
+            found = self._spaces[id(action)] = LoopSpace.of(self.machine, action)
+        return found
+
+    def __del__(self) -> None:
+        for space in getattr(self, "_spaces", {}).values():
+            for address in space.addresses:
+                self.machine.free(address)
+
     def _issue(self, inputs: list[int], outputs: list[int], arena: int, flags: int) -> None:
         on = self.machine
 
@@ -168,14 +183,13 @@ class TritonProgram:
                 on.clear(flags, 4 * len(self.source.flags))
             _Runner(self, flags).block(self.source.block, inputs, outputs, arena)
 
-        plain = not any(not isinstance(a, Launch) for a in self.source.block.actions)
         key = (*inputs, *outputs, arena, flags)
         graph = self._graphs.get(key)
         if graph is not None:
             on.replay(graph)
             return
         work()
-        if not plain or len(self._graphs) >= MOST_GRAPHS or len(self._seen) >= MOST_SEEN:
+        if not self._capturable or len(self._graphs) >= MOST_GRAPHS or len(self._seen) >= MOST_SEEN:
             return
         self._seen[key] = self._seen.get(key, 0) + 1
         if self._seen[key] == 2:
@@ -223,6 +237,34 @@ def put_on(on: Machine, array: np.ndarray[Any, Any]) -> DeviceArray:
 def result_label(buffer: Buffer) -> str:
     """A result as the report of an exhausted memory names it."""
     return f"{buffer.name} {buffer.dtype}{list(buffer.shape)}"
+
+
+@dataclass(frozen=True)
+class LoopSpace:
+    """Memory of a loop or branch: arenas of its blocks, two sets of carries, a truth value."""
+
+    arenas: list[int]
+    carries: tuple[list[int], list[int]]
+    condition: int
+
+    @staticmethod
+    def of(on: Machine, action: NestedCall) -> LoopSpace:
+        """Fresh memory."""
+        first = action.results[0]
+        count = {"scan": first.params.get("carry", 0), "while": len(action.results)}
+        carried = action.results[: count.get(first.extern_kind, 0)]
+        sets = [[on.allocate(b.nbytes, f"carry {b.name}") for b in carried] for _ in range(2)]
+        arenas = [
+            on.allocate(b.plan.nbytes, "temporaries of a loop") if b.plan.nbytes else 0
+            for b in action.blocks
+        ]
+        return LoopSpace(arenas, (sets[0], sets[1]), on.allocate(1, "condition of a loop"))
+
+    @property
+    def addresses(self) -> list[int]:
+        """Everything that was allocated."""
+        found = [*self.arenas, *self.carries[0], *self.carries[1], self.condition]
+        return [a for a in found if a]
 
 
 class _Runner:
@@ -298,24 +340,9 @@ class _Runner:
             place = address(operand.buffer)
             operands.append(place and place + operand.layout.offset * operand.dtype.itemsize)
         targets = [address(b.name) for b in action.results]
-        arenas = [
-            self.on.allocate(b.plan.nbytes, "temporaries of a loop") if b.plan.nbytes else 0
-            for b in action.blocks
-        ]
-        try:
-            run = {"scan": self._scan, "while": self._while}.get(first.extern_kind, self._branch)
-            run(action, first, operands, targets, arenas)
-        finally:
-            for arena in arenas:
-                if arena:
-                    self.on.free(arena)
-
-    def _carries(self, results: Sequence[ExternBuffer]) -> tuple[list[int], list[int]]:
-        """Two sets of buffers between which carried values alternate."""
-        sets = []
-        for _ in range(2):
-            sets.append([self.on.allocate(b.nbytes, f"carry {b.name}") for b in results])
-        return sets[0], sets[1]
+        space = self.program.space(action)
+        run = {"scan": self._scan, "while": self._while}.get(first.extern_kind, self._branch)
+        run(action, first, operands, targets, space)
 
     def _scan(
         self,
@@ -323,7 +350,7 @@ class _Runner:
         first: ExternBuffer,
         operands: list[int],
         targets: list[int],
-        arenas: list[int],
+        space: LoopSpace,
     ) -> None:
         params = first.params
         n, m, length = params["consts"], params["carry"], params["length"]
@@ -331,7 +358,7 @@ class _Runner:
         sizes_in = [_slice_bytes(i.layout.shape, i.dtype) for i in first.inputs]
         sizes_out = [_slice_bytes(b.shape, b.dtype) for b in results]
         now = operands[n : n + m]
-        spare = self._carries(results[:m])
+        arenas, spare = space.arenas, space.carries
         for t in range(length):
             i = length - 1 - t if params["reverse"] else t
             xs = [operands[k] + i * sizes_in[k] for k in range(n + m, len(operands))]
@@ -341,8 +368,6 @@ class _Runner:
             now = after
         for k in range(m):
             self.on.copy(targets[k], now[k], results[k].nbytes)
-        for place in (*spare[0], *spare[1]):
-            self.on.free(place)
 
     def _while(
         self,
@@ -350,12 +375,11 @@ class _Runner:
         first: ExternBuffer,
         operands: list[int],
         targets: list[int],
-        arenas: list[int],
+        space: LoopSpace,
     ) -> None:
         nc, nb = first.params["cond_consts"], first.params["body_consts"]
         now = operands[nc + nb :]
-        spare = self._carries(action.results)
-        going = self.on.allocate(1, "condition of a loop")
+        arenas, spare, going = space.arenas, space.carries, space.condition
         answer = np.zeros(1, np.bool_)
         step = 0
         while True:
@@ -369,8 +393,6 @@ class _Runner:
             step += 1
         for target, place, buffer in zip(targets, now, action.results, strict=True):
             self.on.copy(target, place, buffer.nbytes)
-        for place in (*spare[0], *spare[1], going):
-            self.on.free(place)
 
     def _branch(
         self,
@@ -378,12 +400,12 @@ class _Runner:
         first: ExternBuffer,
         operands: list[int],
         targets: list[int],
-        arenas: list[int],
+        space: LoopSpace,
     ) -> None:
         which = np.zeros(1, np.int32)
         self.on.download(which, operands[0])
         k = min(max(int(which[0]), 0), len(action.blocks) - 1)
-        self.block(action.blocks[k], operands[1:], targets, arenas[k])
+        self.block(action.blocks[k], operands[1:], targets, space.arenas[k])
 
 
 def _slice_bytes(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
