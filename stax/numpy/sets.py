@@ -39,10 +39,6 @@ __all__ = [
     "setxor1d",
     "union1d",
     "unique",
-    "unique_all",
-    "unique_counts",
-    "unique_inverse",
-    "unique_values",
 ]
 
 Array = Any

@@ -195,7 +195,9 @@ def _schur_aval(a: Aval, *, complex_form: bool) -> tuple[Aval, Aval]:
 
 def _schur_impl(a: Any, *, complex_form: bool) -> tuple[Any, Any]:
     form = scipy_linalg("schur").schur
-    return per_matrix(lambda x: tuple(form(x, "complex" if complex_form else "real")), a)
+    kind = "complex" if complex_form else "real"
+    pair: tuple[Any, Any] = per_matrix(lambda x: tuple(form(x, kind)), a)
+    return pair
 
 
 schur_p = matrix_row(
