@@ -1,4 +1,4 @@
-"""The example of every name: compiled = eager, a batch = its examples, reverse mode = differences."""
+"""The example of every name: compiled = eager, batch = examples, reverse mode = differences."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Scripts written for JAX run with `import stax as jax` and give JAX's numbers.
 
 Each file in scripts/ fills `results`; expected.json holds what JAX (0.10, 64-bit) computes for the
-same text.  Run this file with an interpreter that has JAX to record the numbers anew:
+same text.  An interpreter that has JAX and pytest records the numbers anew:
 `python tests/surface/test_scripts.py`.
 """
 
