@@ -130,8 +130,8 @@ def test_descending_is_stable(name: str) -> None:
 METHODS = (
     "abs add and bool complex float floordiv ge getitem gt iadd iand ifloordiv ilshift imatmul "
     "imod imul int invert ior ipow irshift isub itruediv ixor le lshift lt matmul mod mul ne neg "
-    "or pos pow radd rand rfloordiv rlshift rmatmul rmod rmul ror rpow rrshift rshift rsub rtruediv "
-    "rxor setitem sub truediv xor eq index len array_namespace"
+    "or pos pow radd rand rfloordiv rlshift rmatmul rmod rmul ror rpow rrshift rshift rsub "
+    "rtruediv rxor setitem sub truediv xor eq index len array_namespace"
 ).split()
 
 
