@@ -139,3 +139,19 @@ def _promote_two(a: DType, b: DType) -> DType:
         if other == np.float16 or other in _EXTENSION_FLOATS:
             return np.dtype(np.float32)
     return np.promote_types(a, b)
+
+
+# Names of JAX's module of the same name; 64-bit dtypes are always there.
+finfo, iinfo = ml_dtypes.finfo, ml_dtypes.iinfo
+
+
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> DType:
+    """The dtype in which values of `dtype` are kept: itself."""
+    found: DType = np.dtype(dtype)
+    return found
+
+
+def issubdtype(a: Any, b: Any) -> bool:
+    """Whether dtype `a` is of the kind `b`; bfloat16 and float8 are floating."""
+    kind = np.float16 if is_float(np.dtype(a)) and np.dtype(a).kind == "V" else a
+    return np.issubdtype(kind, b) or (isinstance(b, type) and np.dtype(a).type is b)

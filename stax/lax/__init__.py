@@ -10,6 +10,7 @@ from stax.lax.convolution import *  # noqa: F403 - its __all__ is the list of na
 from stax.lax.elementwise import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.fft import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.implicit import *  # noqa: F403 - its __all__ is the list of names
+from stax.lax.platforms import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.reductions import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.sequences import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.shapes import *  # noqa: F403 - its __all__ is the list of names

@@ -65,7 +65,7 @@ def test_arrays_live_on_the_cpu():
     tree = {"a": [1.0, 2.0], "b": np.ones(2)}
     put = stax.device_put(tree, device)
     assert put["b"] is not tree["b"]
-    assert stax.block_until_ready(put) is put
+    assert stax.block_until_ready(put)["b"] is put["b"]
     with pytest.raises(DeviceError, match="tpu"):
         stax.devices("tpu")
     with pytest.raises(DeviceError, match="gpu"):
@@ -98,3 +98,13 @@ def test_segments(wrap):
         np.testing.assert_array_equal(wrap(lambda d, i, f=f: f(d, i, 3))(data, ids), rows)
     grad = wrap(stax.grad(lambda d: (stax.ops.segment_sum(d, ids, 3) ** 2).sum()))(data)
     np.testing.assert_array_equal(grad, [[12, 16], [6, 8], [12, 16], [0, 0]])
+
+
+def test_dtypes_answer_by_the_names_of_jax():
+    assert stax.dtypes.canonicalize_dtype("float64") == np.float64
+    assert stax.dtypes.issubdtype(snp.bfloat16, np.floating)
+    assert stax.dtypes.issubdtype(np.int8, np.integer)
+    assert not stax.dtypes.issubdtype(np.float32, np.integer)
+    assert float(stax.dtypes.finfo(snp.bfloat16).eps) == 2.0**-7
+    assert str(stax.typeof(np.zeros((2, 3), np.float32))) == "f32[2,3]"
+    assert (stax.process_index(), stax.process_count()) == (0, 1)
