@@ -38,6 +38,7 @@ PROGRAMS = {
     "statistics": (lambda x: (x.var(0), x.argmax(1), x.max(), (x > 0).any(1)), X),
     "split": (lambda x: x.sum(), np.ones(1_000_000)),
     "scan": (lambda x: (np.cumsum(x, 1), np.cumprod(x[0])), X),
+    "cut scan": (lambda x: (np.cumsum(x), np.cumsum(x[::-1] > 0)), np.ones(100_000, np.float32)),
     "gather": (lambda x, i: x[i] * 2, X, np.zeros(50, np.int64)),
     "scatter": (
         lambda x, i: (stax.at(x)[i].set(x[:9]), stax.at(x)[i].add(1.0), stax.at(x)[i].max(0.0)),

@@ -52,6 +52,11 @@ KERNELS = {
             np.where(X > 2, np.nan, X).astype(np.float32)),
     "cumsum": (lambda x: np.cumsum(x, 1), X),
     "long cumsum": (lambda x: np.cumsum(x), np.tile(X[0], 25).astype(np.float64)),
+    "cut scans": (
+        lambda x: (np.cumsum(x[0]), np.cumprod(1 + x / 1000, 1), np.maximum.accumulate(x, 1)),
+        np.tile(X[:2], (1, 70)).astype(np.float64),
+    ),
+    "cut scan backwards": (lambda x: np.cumsum(x[::-1])[::-1] * 2, np.tile(X[0], 45)),
     "column cumprod": (lambda x: np.cumprod(x, 0), 1 + X / 10),
     "gather": (lambda x, i: x[i] * 2, X, PLACES),
     "take along": (lambda x, i: np.take_along_axis(x, i, 1), X, np.argsort(X, 1)[:, :7]),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from stax.backends.triton.handler import Axis, TValue
+from stax.backends.triton.handler import Axis, TValue, pointer_type
 from stax.backends.triton.kernel import KernelFrame, KernelSource, Scratch
 from stax.backends.triton.merging import Merge
 from stax.backends.triton.tiling import FEWEST_BLOCKS, Tiling, power, warps_for
@@ -29,7 +29,13 @@ ATOMIC = {
 
 
 class ScanEmitter(KernelFrame):
-    """Prints a running merge along one axis."""
+    """Prints a running merge along one axis.
+
+    Few long rows are cut into pieces: one kernel finds the total of each piece, one the running
+    totals, and the last runs through every piece from the total before it.
+    """
+
+    part = "all"  # "totals" and "final" when rows are cut
 
     def choose(self) -> Tiling:
         length = self.space[-1]
@@ -37,13 +43,60 @@ class ScanEmitter(KernelFrame):
         block = min(power(length), SCAN_BLOCK >> self.shrink)
         axis = Axis("r", length, block, block < length)
         rows = tuple(range(len(self.space) - 1))
+        pieces = min(FEWEST_BLOCKS // max(results, 1), length // (2 * block))
+        segments, chunk = 1, length
+        if pieces > 1 and not self.shrink:
+            chunk = -(-length // (pieces * block)) * block
+            segments = -(-length // chunk)
         if not rows:
-            return Tiling((axis,), ((len(self.space) - 1,),), warps_for(block, 4))
+            groups: tuple[tuple[int, ...], ...] = ((len(self.space) - 1,),)
+            return Tiling((axis,), groups, warps_for(block, 4), segments, chunk)
         tall = max(1, min(power(results), SCAN_BLOCK // block))
         while tall > 1 and -(-results // tall) < FEWEST_BLOCKS:
             tall //= 2
         axes = (Axis("x", results, tall), axis)
-        return Tiling(axes, (rows, (len(self.space) - 1,)), warps_for(tall * block, 4))
+        groups = (rows, (len(self.space) - 1,))
+        return Tiling(axes, groups, warps_for(tall * block, 4), segments, chunk)
+
+    def run(self) -> list[KernelSource]:
+        if self.tiling.segments == 1:
+            return super().run()
+        self.part = "totals"
+        lines = self.lines()
+        name = self.kernel.name
+        totals = self.source(f"{name}_totals", self.grid_lines(lines), lines)
+        self.emitter.restart()
+        self.part = "final"
+        lines = self.lines()
+        final = self.source(name, self.grid_lines(lines), lines)
+        return [totals, self._running_totals(final), final]
+
+    def _running_totals(self, final: KernelSource) -> KernelSource:
+        """The kernel that merges the totals of each row's pieces one after the other."""
+        merge, segments = self._merge, self.tiling.segments
+        block = power(segments)
+        rows = math.prod(self.space[:-1])
+        inside = f"r < {segments}"
+        body = [f"r = tl.arange(0, {block})", f"place = tl.program_id(0) * {segments} + r"]
+        names = [f"e{n}" for n in range(len(merge.held))]
+        for n, name in enumerate(names):
+            body.append(f"{name} = tl.load(total{n} + place, mask={inside}, other=0)")
+            body.append(f"{name} = tl.where({inside}, {name}, {merge.identity(n)})")
+        given = names[0] if len(names) == 1 else f"({', '.join(names)})"
+        body.append(f"{', '.join(names)} = tl.associative_scan({given}, 0, {merge.name})")
+        for n, name in enumerate(names):
+            body.append(f"tl.store(before{n} + place, {name}, mask={inside})")
+        return KernelSource(
+            f"{self.kernel.name}_running",
+            (),
+            frozenset(),
+            {s.name: s.type for s in self.scratch},
+            "\n".join("    " + line for line in body),
+            rows,
+            warps_for(block, 4),
+            scratch=final.scratch,
+            merges=final.merges,
+        )
 
     def lines(self) -> list[str]:
         emitter = self.emitter
@@ -51,7 +104,7 @@ class ScanEmitter(KernelFrame):
         body = member.body
         place = next(n for n, i in enumerate(body.instrs) if i.op == "scan")
         instr = body.instrs[place]
-        merge = self.merge(Merge(MONOIDS[instr.attrs[0]], instr.dtype))
+        merge = self._merge = self.merge(Merge(MONOIDS[instr.attrs[0]], instr.dtype))
         indexes = self.at(member)
         if instr.attrs[1]:
             running = self.symbols[-1]
@@ -91,12 +144,27 @@ class ScanEmitter(KernelFrame):
             return emitter.outer.lines
         inner = emitter.inner.lines
         head = self.axis_lines(last, f"{axis.name}start + ", "\n".join(inner))
+        span, chunk = f"0, {axis.extent}", self.tiling.chunk
+        if self.tiling.segments > 1:
+            span = f"segment * {chunk}, tl.minimum(segment * {chunk} + {chunk}, {axis.extent})"
         return [
             *emitter.outer.lines,
             *declared,
-            f"for {axis.name}start in range(0, {axis.extent}, {axis.block}):",
+            f"for {axis.name}start in range({span}, {axis.block}):",
             *("    " + line for line in (*head, *inner)),
+            *self._stored_totals(),
         ]
+
+    def _place(self, piece: str) -> str:
+        """Where the total of a piece of the program's row lies."""
+        row = f"x * {self.tiling.segments} + " if len(self.tiling.axes) > 1 else ""
+        return f"({row}{piece})"
+
+    def _stored_totals(self) -> list[str]:
+        if self.part != "totals":
+            return []
+        place = self._place("segment")
+        return [f"tl.store(total{n} + {place}, {c})" for n, c in enumerate(self._carried)]
 
     def _carry(
         self, merge: Merge, names: list[str], last: int, lines: list[str], declared: list[str]
@@ -108,6 +176,14 @@ class ScanEmitter(KernelFrame):
         for n, total in enumerate(totals):
             kind = f"tl.{merge.held[n].name}"
             declared.append(f"{total} = tl.full({kept}, {merge.identity(n)}, {kind})")
+            if self.part == "final":
+                mask = "segment > 0" + (" + x * 0" if last else "")
+                place = self._place("segment - 1")
+                found = f"tl.load(before{n} + {place}, mask={mask}, other=0)"
+                declared.append(f"{total} = tl.where({mask}, {found}, {total})")
+        self._carried = totals
+        if self.part != "all":
+            self._take(merge)
         before = [f"tl.broadcast_to({t}, {self.emitter.shape()})" for t in totals]
         lines.append(f"{', '.join(names)} = {merge.call(before, names)}")
         at_end = f"{axis.name} - {axis.name}start == {axis.block - 1}"
@@ -117,8 +193,19 @@ class ScanEmitter(KernelFrame):
             kind = f"tl.{merge.held[n].name}"
             lines.append(f"{total} = tl.sum({picked}, {last}{kept_axis}).to({kind})")
 
+    def _take(self, merge: Merge) -> None:
+        """Memory for the totals of all pieces, and the running totals."""
+        count = math.prod(self.space[:-1]) * self.tiling.segments
+        self.scratch = [
+            Scratch(f"{word}{n}", pointer_type(held), count * held.itemsize)
+            for word in ("total", "before")
+            for n, held in enumerate(merge.held)
+        ]
+
     def store(self, buffer: str, index: Expr, mode: str, operands: list[TValue]) -> None:
-        self.emitter.store_line(buffer, index, operands[0], [v.text for v in operands[1:]])
+        if self.part != "totals":
+            masks = [v.text for v in operands[1:]]
+            self.emitter.store_line(buffer, index, operands[0], masks)
 
 
 class ScatterEmitter(KernelFrame):

@@ -137,7 +137,9 @@ def reduction_tiling(
             wide //= 2
         tall = max(1, min(power(length), budget // wide))
         axes = (Axis("x", results, wide), Axis("r", length, tall, tall < length))
-        segments, chunk = column_segments(-(-results // wide), length, tall)
+        segments, chunk = 1, length
+        if not shrink:  # a smaller kernel takes the place of one, not of two
+            segments, chunk = column_segments(-(-results // wide), length, tall)
         return Tiling(axes, (kept, reduced), warps_for(wide * tall, 8), segments, chunk)
     most = PERSISTENT >> (shrink + (size > 200) + (size > 400))
     persistent = power(length) * itemsize <= most
