@@ -141,6 +141,18 @@ def test_a_loop_is_captured_with_memory_of_its_own(cuda):
     assert cuda.fake_fault() == b""
 
 
+def test_a_program_for_another_architecture(cuda):
+    device.machine(0)
+    compiled = stax.jit(lambda x: x + 1).lower(X, device="cuda:sm_80").compile()
+    with pytest.raises(DeviceError, match=r"compiled for cuda:sm_80; device 0 is cuda:sm_90"):
+        compiled(X)
+    here = stax.jit(lambda x: x + 1).lower(X, device="cuda:sm_90").compile()
+    assert here(X).shape == X.shape
+    analysis = here.memory_analysis()
+    assert analysis["output_bytes"] == X.nbytes
+    assert here.cost_analysis()["kernels"] == 1
+
+
 def test_the_fastest_blocks_are_measured_once_and_remembered(cuda, tmp_path, monkeypatch):
     monkeypatch.setenv("STAX_CACHE_DIR", str(tmp_path / "cache"))
     a = put(np.zeros((1024, 1024), np.float16))

@@ -60,7 +60,9 @@ class TritonProgram:
         self.source = source
         self.device = device
         self._timings = timings
-        self._machine = on or installed()
+        found = on or installed()
+        fits = found is not None and (not found.compiles or found.name == device)
+        self._machine = found if fits else None
         self._functions: dict[str, Function] = {}
         self._constants: list[DeviceArray] = []
         self._graphs: dict[tuple[int, ...], Any] = {}
