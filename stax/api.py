@@ -1,8 +1,19 @@
-"""The public names of stax, imported together the first time one of them is used."""
+"""The public names of stax, imported together the first time one of them is used.
+
+SciPy's ufuncs on traced values are those of `stax.scipy.special`, which is imported by the first.
+"""
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as _np
 
 from stax import config, debug, dtypes, errors, lax, numpy, tree, typing
 from stax.core import text as _text
 from stax.core.graph import Graph
+from stax.core.trace import UFUNC_FINDERS as _UFUNC_FINDERS
 from stax.dtypes import float0
 from stax.errors import StaxError
 from stax.explain.report import explain, memory_curve
@@ -122,3 +133,14 @@ __all__ = [
     "vmap",
 ]
 del _text
+
+
+def _scipy_ufunc(ufunc: _np.ufunc) -> Callable[..., Any] | None:
+    """The traced version of a ufunc of `scipy.special`, None when there is none."""
+    name = ufunc.__name__
+    if getattr(sys.modules.get("scipy.special"), name, None) is not ufunc:
+        return None
+    return getattr(import_module("stax.scipy.special"), name, None)
+
+
+_UFUNC_FINDERS.append(_scipy_ufunc)

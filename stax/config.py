@@ -175,7 +175,8 @@ def from_environment(environ: Mapping[str, str]) -> Options:
             try:
                 values[field.name] = field.metadata["read"](text)
             except ConfigurationError as error:
-                raise ConfigurationError(f"environment variable {variable}: {error}") from None
+                reason = str(error).partition("\n")[0]
+                raise ConfigurationError(f"environment variable {variable}: {reason}") from None
             break
     if not values.get("num_threads"):
         values["num_threads"] = available_cpus()

@@ -25,6 +25,7 @@ __all__ = [
     "ConfigurationError",
     "CustomDerivativeError",
     "DegradedWarning",
+    "LostDerivativeWarning",
     "DeviceError",
     "DtypeError",
     "GraphError",
@@ -245,6 +246,10 @@ class StaxWarning(UserWarning):
 
 class DegradedWarning(StaxWarning):
     """Something is absent (compiler, writable cache, BLAS) and stax goes on without it."""
+
+
+class LostDerivativeWarning(StaxWarning):
+    """A gradient is zero because `float()`, `.item()` or `math` took the number of a value."""
 
 
 # JAX's names, for code that catches them.

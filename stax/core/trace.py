@@ -23,7 +23,7 @@ import numpy as np
 
 from stax.core.aval import Aval, aval_of
 from stax.core.primitive import Primitive
-from stax.core.source import user_place, user_source
+from stax.core.source import is_called_by_scipy, place_of, user_place, user_source
 from stax.dtypes import DType, is_inexact
 from stax.errors import (
     LOCATE,
@@ -99,6 +99,8 @@ class _State(threading.local):
     source: str | None = None
     jit_disabled: bool = False
     debug_nans: bool = False
+    # The last refusal to give a number, as arguments of `_refusal`: NumPy may have swallowed it.
+    refused: tuple[str, str, str, str] | None = None
 
 
 STATE = _State()
@@ -120,6 +122,12 @@ def use_trace(trace: Trace) -> Iterator[None]:
     on_depth_change(before, trace)
     try:
         yield
+    except TypeError as error:
+        if STATE.refused is not None and not isinstance(error, StaxError):
+            refused, STATE.refused = STATE.refused, None
+            if place_of(error) == refused[-1]:  # NumPy's own, in place of ours
+                raise _refusal(*refused) from error
+        raise
     except ValueError as error:
         cause = error.__cause__
         if isinstance(cause, ConcretizationError):  # NumPy's, about `a[i] = traced`
@@ -204,6 +212,8 @@ def as_traced(value: Any) -> Any:
 METHODS: dict[str, Callable[..., Any]] = {}
 UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
 UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
+# Asked about a ufunc that is in no table, such as one of SciPy's; the answer is kept.
+UFUNC_FINDERS: list[Callable[[np.ufunc], Callable[..., Any] | None]] = []
 ARRAY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
@@ -287,7 +297,7 @@ class Tracer:
         return complex(self._require("complex", "complex()"))
 
     def __index__(self) -> int:
-        value = self._require("index", "range(), a shape, a list index")
+        value = self._require("index", "range(), a shape or a list index")
         if not np.issubdtype(np.asarray(value).dtype, np.integer):
             raise TypeError("only integer values can be used as an index")
         return int(value)
@@ -304,14 +314,8 @@ class Tracer:
         value = self.concrete()
         if value is not None:
             return value
-        raise ConcretizationError(
-            f"{construct} needs the number behind a traced value of type {self.aval}, "
-            f"which is not known while tracing ({what} conversion)",
-            operands=(str(self.aval),),
-            where=user_place() or None,
-            hint="use stax.numpy.where, stax.lax.cond / while_loop / fori_loop for control flow "
-            "on values, or mark the argument static (static_argnums / static_argnames)",
-        )
+        STATE.refused = (what, construct, str(self.aval), user_place())
+        raise _refusal(*STATE.refused)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method != "__call__":
@@ -319,9 +323,7 @@ class Tracer:
             if handler is None:
                 raise _no_version_error(f"{ufunc.__name__}.{method}")
             return handler(ufunc, *inputs, **kwargs)
-        function = UFUNCS.get(ufunc)
-        if function is None:
-            raise _no_version_error(ufunc.__name__)
+        function = UFUNCS.get(ufunc) or _found_ufunc(ufunc)
         return function(*inputs, **kwargs)
 
     def __array_function__(
@@ -391,6 +393,26 @@ for _name in _PROPERTIES:
     setattr(Tracer, _name, _forward_property(_name))
 
 
+def _found_ufunc(ufunc: np.ufunc) -> Callable[..., Any]:
+    for finder in UFUNC_FINDERS:
+        function = finder(ufunc)
+        if function is not None:
+            UFUNCS[ufunc] = function
+            return function
+    raise _no_version_error(ufunc.__name__)
+
+
+def _refusal(what: str, construct: str, aval: str, place: str) -> ConcretizationError:
+    return ConcretizationError(
+        f"{construct} needs the number behind a traced value of type {aval}, "
+        f"which is not known while tracing ({what} conversion)",
+        operands=(aval,),
+        where=place or None,
+        hint="use stax.numpy.where, stax.lax.cond / while_loop / fori_loop for control flow "
+        "on values, or mark the argument static (static_argnums / static_argnames)",
+    )
+
+
 def is_stored_by_caller() -> bool:
     """True when Python's caller is at `a[i] = value`: NumPy takes the number of a 0-d value then.
 
@@ -402,8 +424,9 @@ def is_stored_by_caller() -> bool:
 
 def _no_version_error(name: str) -> ConcretizationError:
     return ConcretizationError(
-        f"np.{name} has no traced version",
+        f"{name} of NumPy, SciPy or another library has no traced version",
         op=name,
+        where=user_source() or None,
         hint="use stax.pure_callback to call it on concrete values",
     )
 
@@ -414,6 +437,15 @@ def no_array_error(tracer: Tracer) -> ConcretizationError:
     if tracer.aval.dtype.kind in "iub":
         index = "an index into a plain NumPy array, "
         table = "index with stax.numpy.asarray(table)[i], not np.take; "
+    if is_called_by_scipy():
+        return ConcretizationError(
+            f"a traced value of type {tracer.aval} was given to a function of SciPy that takes "
+            "plain arrays",
+            operands=(str(tracer.aval),),
+            where=user_source() or None,
+            hint="stax.scipy has traced versions of many, under the same names; else stop tracing "
+            "with stax.pure_callback, and give it a derivative with stax.custom_vjp",
+        )
     return ConcretizationError(
         f"a traced value of type {tracer.aval} was used where a plain NumPy array is needed: "
         f"{index}np.array / np.asarray of it, a write of it into an array made by plain NumPy, or "

@@ -22,6 +22,7 @@ from stax.explain.pages import page
 from stax.loops.buffers import ComputedBuffer, ExternBuffer
 from stax.schedule.fusion import CallStep
 from stax.schedule.in_place import accesses
+from stax.transforms.arguments import check_callable
 from stax.transforms.budget import MemoryCurve
 from stax.transforms.jit import jit
 
@@ -275,6 +276,7 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Report]:
     >>> print(str(report).splitlines()[0])
     program f
     """
+    check_callable(fun, "explain")
 
     def build(*args: Any, **kwargs: Any) -> Report:
         lowered = _compiled(fun).lower(*args, **kwargs)
@@ -297,6 +299,7 @@ def memory_curve(fun: Callable[..., Any]) -> Callable[..., MemoryCurve]:
     >>> curve.points[0].recompute_flops
     0
     """
+    check_callable(fun, "memory_curve")
 
     def build(*args: Any, **kwargs: Any) -> MemoryCurve:
         traced = _compiled(fun).trace(*args, **kwargs)

@@ -49,6 +49,15 @@ def name_of(function: Callable[..., Any]) -> str:
     return name if isinstance(name, str) else "f"
 
 
+def check_callable(f: Any, what: str) -> None:
+    """Raise TypeError unless `f` is a function: its result may have been passed instead."""
+    if not callable(f):
+        raise TypeError(
+            f"{what} takes a function, got {type(f).__name__}; "
+            "pass the function itself, not its result"
+        )
+
+
 def check_leaves(leaves: Iterable[Any], what: str) -> None:
     """Raise DtypeError unless every leaf is an array or scalar of a supported dtype."""
     for leaf in leaves:

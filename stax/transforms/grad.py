@@ -7,6 +7,7 @@ its arguments.  Jacobians are one batched pass over a basis, never a Python loop
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,9 +15,10 @@ import numpy as np
 
 from stax.core.aval import Aval, aval_of
 from stax.core.primitive import Zero
+from stax.core.source import user_stacklevel
 from stax.core.trace import STATE, use_trace
 from stax.dtypes import float0, is_complex, is_inexact
-from stax.errors import DtypeError, PytreeError
+from stax.errors import DtypeError, LostDerivativeWarning, PytreeError
 from stax.primitives.shapes import slice_axis
 from stax.primitives.views import broadcast, move_axis, reshape
 from stax.pytree import (
@@ -29,6 +31,7 @@ from stax.pytree import (
 from stax.pytree_registry import register_as_tuple
 from stax.transforms.arguments import (
     FlatFunction,
+    check_callable,
     check_differentiable,
     check_leaves,
     check_scalar_output,
@@ -64,6 +67,7 @@ def jvp(
     >>> jvp(lambda x: x * x, (3.0,), (1.0,))
     (9.0, 6.0)
     """
+    check_callable(f, "jvp")
     _check_sequences("jvp", primals, tangents)
     leaves, treedef = tree_flatten(tuple(primals))
     check_leaves(leaves, "primals of jvp")
@@ -95,6 +99,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     >>> f_lin(1.0)
     6.0
     """
+    check_callable(f, "linearize")
     leaves, treedef = tree_flatten(primals)
     check_leaves(leaves, "primals of linearize")
     names = leaf_names(f, primals, {})
@@ -137,6 +142,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> pull(1.0)
     (4.0, 3.0)
     """
+    check_callable(f, "vjp")
     leaves, treedef = tree_flatten(primals)
     check_leaves(leaves, "primals of vjp")
     fun = FlatFunction(f, primals, {}, range(len(primals)), has_aux)
@@ -251,6 +257,7 @@ def value_and_grad(
     >>> value_and_grad(lambda x: x**3)(2.0)
     (8.0, 12.0)
     """
+    check_callable(f, "value_and_grad")
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -266,6 +273,15 @@ def value_and_grad(
         outs, aux = _split_aux(fun, linear.outs)
         assert fun.out_tree is not None
         aval = check_scalar_output(outs, fun.out_tree, f, holomorphic)
+        if linear.dropped and not linear.out_mask[0]:
+            warnings.warn(
+                "the gradient is zero: nothing but a number taken out of the traced values "
+                f"({linear.dropped}) leads to the result, and a number has no derivative; use "
+                "NumPy's functions on the values themselves (np.sin for math.sin), or "
+                "stax.lax.stop_gradient where zero is meant",
+                LostDerivativeWarning,
+                stacklevel=user_stacklevel(),
+            )
         seed = np.ones((), aval.dtype)[()]
         cts = [seed, *[None] * (len(linear.outs) - 1)]
         results = pull_back(linear, cts, [aval_of(p) for p in leaves])
@@ -298,6 +314,7 @@ def grad(
     >>> grad(lambda x: x**3)(2.0)
     12.0
     """
+    check_callable(f, "grad")
     both = value_and_grad(f, argnums, has_aux, holomorphic, allow_int)
 
     @functools.wraps(f)
@@ -316,6 +333,7 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> hvp(lambda x: x**3, (2.0,), (1.0,))
     (12.0,)
     """
+    check_callable(f, "hvp")
     _check_sequences("hvp", primals, tangents)
     gradient = grad(f, argnums=tuple(range(len(primals))))
     product = jvp(gradient, primals, tangents)[1]
@@ -362,6 +380,7 @@ def jacfwd(
     Result: the structure of `f`'s output, each leaf holding the structure of the arguments, whose
     leaves have shape `output.shape + input.shape`.
     """
+    check_callable(f, "jacfwd")
 
     @functools.wraps(f)
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
@@ -417,6 +436,7 @@ def jacrev(
     allow_int: bool = False,
 ) -> Callable[..., Any]:
     """The Jacobian of `f` by rows, as one batched reverse pass; shapes as in `jacfwd`."""
+    check_callable(f, "jacrev")
 
     @functools.wraps(f)
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
@@ -464,6 +484,7 @@ def hessian(
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """The Hessian of `f`, forward over reverse."""
+    check_callable(f, "hessian")
     inner = jacrev(f, argnums, has_aux, holomorphic)
     return jacfwd(inner, argnums, has_aux, holomorphic)
 

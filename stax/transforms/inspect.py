@@ -19,7 +19,7 @@ from stax.core.staging import stage
 from stax.core.trace import Tracer
 from stax.dtypes import DType
 from stax.pytree import PyTreeDef, tree_flatten, tree_unflatten
-from stax.transforms.arguments import check_leaves, leaf_names, name_of
+from stax.transforms.arguments import check_callable, check_leaves, leaf_names, name_of
 from stax.transforms.simplify import numbered_regions
 
 
@@ -106,6 +106,7 @@ def make_ir(
 
     >>> print(make_ir(lambda x: x * 2.0)(np.ones(3)))
     """
+    check_callable(f, "make_ir")
     given = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @functools.wraps(f)

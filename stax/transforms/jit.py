@@ -42,7 +42,7 @@ from stax.pytree import (
     tree_unflatten,
     treedef_is_leaf,
 )
-from stax.transforms.arguments import finished
+from stax.transforms.arguments import check_callable, finished
 from stax.transforms.budget import budget_bytes
 from stax.transforms.grad import Product
 from stax.transforms.inspect import ShapeDtypeStruct
@@ -122,8 +122,7 @@ def jit(
             strict=strict,
             inline=inline,
         )
-    if not callable(fun):
-        raise TypeError(f"jit takes a function, got {type(fun).__name__}")
+    check_callable(fun, "jit")
     if memory_budget is not None:
         budget_bytes(memory_budget, 1)
     options = CompileOptions.of(backend=backend, memory_budget=memory_budget, strict=strict)

@@ -18,7 +18,13 @@ from stax.core.staging import StagingTrace, eval_graph
 from stax.core.trace import STATE, use_trace
 from stax.dtypes import is_inexact
 from stax.pytree import PyTreeDef, tree_flatten
-from stax.transforms.arguments import FlatFunction, leaf_names, name_of, normalized_argnums
+from stax.transforms.arguments import (
+    FlatFunction,
+    check_callable,
+    leaf_names,
+    name_of,
+    normalized_argnums,
+)
 from stax.transforms.budget import within_budget
 from stax.transforms.grad import pull_back
 from stax.transforms.inspect import abstract_leaf
@@ -114,6 +120,7 @@ def joint_graph(
     >>> [eqn.phase for eqn in graph.eqns][0]
     'forward'
     """
+    check_callable(f, "joint_graph")
 
     def build(*args: Any, **kwargs: Any) -> JointGraph:
         numbers = normalized_argnums(argnums, len(args), "joint_graph")

@@ -22,6 +22,7 @@ import numpy as np
 from stax.core.aval import Aval, aval_of
 from stax.core.graph import Atom, Graph, Var
 from stax.core.primitive import Primitive
+from stax.core.source import user_place
 from stax.core.staging import StagingTrace, StagingTracer, eval_graph
 from stax.core.trace import STATE, Trace, Tracer, use_trace
 from stax.dtypes import is_inexact
@@ -53,6 +54,12 @@ class LinearizeTracer(Tracer):
     def concrete(self) -> Any:
         """The NumPy value, when no enclosing transformation hides it."""
         return known_value(self.primal)
+
+    def _require(self, what: str, construct: str) -> Any:
+        value = super()._require(what, construct)
+        if self.tangent is not None and what in ("float", "complex", "item"):
+            self.trace.dropped = f"{construct} at {user_place()}"
+        return value
 
 
 class TangentTrace(StagingTrace):
@@ -147,12 +154,14 @@ def root_of(array: Any) -> Any:
 class LinearizeTrace(Trace):
     """Computes primitives in the enclosing trace and records their derivatives in `tangents`."""
 
-    __slots__ = ("tangents",)
+    __slots__ = ("tangents", "dropped")
     parent: Trace
+    dropped: str  # where a number was last taken out of a value with a derivative, or ""
 
     def __init__(self, parent: Trace, tangents: StagingTrace | None = None) -> None:
         super().__init__(parent)
         self.tangents = TangentTrace(parent) if tangents is None else tangents
+        self.dropped = ""
 
     def lift(self, value: Any) -> Any:
         """`value` as a constant of this trace."""
@@ -293,7 +302,8 @@ class LinearFunction(NamedTuple):
     """Results of a flat function, and the graph from tangents to tangents.
 
     `graph.inputs` are the tangents of the arguments marked in `in_mask`, its outputs those of the
-    results marked in `out_mask`; the unmarked ones are zero by structure.
+    results marked in `out_mask`; the unmarked ones are zero by structure.  `dropped` says where
+    `float()` or the like took the number of a value and with it its derivative.
     """
 
     outs: list[Any]
@@ -301,6 +311,7 @@ class LinearFunction(NamedTuple):
     in_mask: tuple[bool, ...]
     out_mask: tuple[bool, ...]
     borrowed: tuple[Borrowed, ...] = ()
+    dropped: str = ""
 
 
 def linearize_flat(
@@ -335,7 +346,7 @@ def linearize_flat(
         tangents.alive = False
     outs = [_own(v, tangents) for v in outs]
     out_mask = tuple(t is not None for t in out_tangents)
-    return LinearFunction(outs, graph, mask, out_mask, tuple(tangents.borrowed))
+    return LinearFunction(outs, graph, mask, out_mask, tuple(tangents.borrowed), trace.dropped)
 
 
 def _own(value: Any, tangents: TangentTrace) -> Any:

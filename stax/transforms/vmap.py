@@ -28,7 +28,7 @@ from stax.pytree import (
     tree_leaves,
     tree_unflatten,
 )
-from stax.transforms.arguments import check_leaves, finished, leaf_names, name_of
+from stax.transforms.arguments import check_callable, check_leaves, finished, leaf_names, name_of
 from stax.transforms.jvp import known_value
 
 
@@ -205,6 +205,7 @@ def vmap(
     >>> vmap(lambda x, y: x * y, in_axes=(0, None))(np.arange(3.0), 2.0)
     array([0., 2., 4.])
     """
+    check_callable(fun, "vmap")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
 

@@ -25,6 +25,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from stax.core.source import user_stacklevel
 from stax.errors import CacheError, DegradedWarning
 
 __all__ = [
@@ -56,7 +57,7 @@ def warn_degraded_once(topic: str, message: str) -> None:
         if topic in _warned:
             return
         _warned.add(topic)
-    warnings.warn(message, DegradedWarning, stacklevel=3)
+    warnings.warn(message, DegradedWarning, stacklevel=user_stacklevel())
 
 
 def content_key(*parts: str | bytes) -> str:
