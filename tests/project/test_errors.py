@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import stax
 from stax import errors
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "errors"
@@ -100,3 +102,20 @@ def test_each_has_its_page(cls: type[errors.StaxError]) -> None:
 def test_no_page_without_an_error() -> None:
     names = {cls.__name__ for cls in FAMILY} | {"README"}
     assert {path.stem for path in PAGES.glob("*.md")} == names
+
+
+# What these pages show depends on the machine, or on the environment of the process.
+ELSEWHERE = {"CompilationError", "CompilerNotFoundError", "DeviceError"}
+
+
+@pytest.mark.parametrize("cls", FAMILY)
+def test_the_first_example_raises_it_and_the_second_runs(cls: type[errors.StaxError]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (PAGES / f"{cls.__name__}.md").read_text(), re.S)
+    assert len(blocks) == (0 if cls.__name__ in ("CacheError", "ConfigurationError") else 2)
+    if not blocks or cls.__name__ in ELSEWHERE:
+        return
+    namespace = {"np": np, "stax": stax, "__name__": "__main__"}
+    with pytest.raises(cls) as caught:
+        exec(blocks[0], namespace)
+    assert type(caught.value) is cls
+    exec(blocks[1], namespace)
