@@ -15,7 +15,7 @@ from stax.loops.scalar_ops import SCALAR_OPS
 from stax.loops.symbolic import Expr, Symbol, affine_coefficients, affine_parts
 
 MOST_SEGMENTS = 12
-TILE_ROWS = 16
+TILE_ROWS = 64
 TILE_LENGTH = 64
 FAR = 16  # elements from which a stride leaves the cache line
 
