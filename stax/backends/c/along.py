@@ -18,6 +18,7 @@ from stax.backends.c.reductions import Accumulator, combine_lines
 
 STREAMS = 4  # of one array; with two arrays the memory would see eight, and is slower
 STREAM_LENGTH = 256  # elements from which streams pay
+SEARCHED = 256  # elements that are asked together whether one is the extreme
 STREAM_LINES = 14  # statements of one element up to which they pay
 _ASSIGNED = re.compile(r"^\w+ (\w+) = (.*);$")
 _READ = re.compile(r"\b[ps]\d+\[")
@@ -120,11 +121,25 @@ def position_of_extreme(
     """Set `place` to the first position whose `value` is the extreme (or the first NaN)."""
     steps = leading_to(lines, value)
     name = best.names[0]
+    v, n = loop.variable, SEARCHED
+    whole = Loop(v, "at", f"at + {n}", n)
+    part = Loop(v, "at", f"(at + {n} < {loop.stop} ? at + {n} : {loop.stop})", n)
+    # Most blocks are only asked whether they hold the extreme; the first that does is searched.
     search = [
+        f"int64_t at = {loop.start};",
+        f"for (; at + {n} <= {loop.stop}; at += {n}) {{",
+        "    int hit = 0;",
+        "    #pragma omp simd reduction(|:hit)",
+        f"    {whole.header}",
+        *("        " + s for s in steps),
+        f"        hit |= ({value} == {name});",
+        "    }",
+        "    if (hit) break;",
+        "}",
         "#pragma omp simd reduction(min:nearest)",
-        loop.header,
+        part.header,
         *("    " + s for s in steps),
-        f"    int32_t here = {value} == {name} ? (int32_t){loop.variable} : 2147483647;",
+        f"    int32_t here = {value} == {name} ? (int32_t){v} : 2147483647;",
         "    nearest = here < nearest ? here : nearest;",
         "}",
     ]
