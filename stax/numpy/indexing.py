@@ -391,8 +391,9 @@ def _array_index(shape: Shape, items: list[Any], mode: str, unique: bool) -> Arr
                     f"a boolean mask of type {item.aval} whose values are not known while tracing "
                     "was used as an index, so the shape of the result depends on values",
                     NonConcreteBooleanIndexError,
-                    "use stax.numpy.where(mask, x, 0) (three arguments), a sum weighted by the mask, "
-                    "x[mask] = value for writes, or x[:] = np.where(mask, x * 2, x) for x[mask] *= 2",
+                    "use stax.numpy.where(mask, x, 0) (three arguments), a sum weighted by the "
+                    "mask, x[mask] = value for writes, or x[:] = np.where(mask, x * 2, x) for "
+                    "x[mask] *= 2",
                 )
             if item.shape != shape[at : at + item.ndim]:
                 raise _mask_mismatch(item, shape[at:])
