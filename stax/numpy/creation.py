@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import aval_of
+from stax.core.source import user_source
 from stax.core.trace import (
     ARRAY_FUNCTIONS,
     EVAL,
@@ -24,13 +25,14 @@ from stax.core.trace import (
     fresh,
 )
 from stax.dtypes import DType
-from stax.errors import ShapeError
+from stax.errors import ConfigurationError, ShapeError
 from stax.numpy.manipulation import diagonal, moveaxis
 from stax.numpy.promotion import as_dtype, asarray_dtype, coerce, has_nested_tracer
 from stax.numpy.rearranging import pad
 from stax.numpy.registration import (
     axis_index,
     broadcast_to_shape,
+    check_device,
     converted,
     implements,
     nested_array,
@@ -81,7 +83,7 @@ INT64 = np.dtype(np.int64)
 def creates(*functions: Any) -> Callable[[Any], Any]:
     """Make the decorated function the traced version of creation functions.
 
-    NumPy's own runs when no transformation does; `like=` and `device=` choose nothing here.
+    NumPy's own runs when no transformation does; `like=` chooses nothing here.
     """
     plain = functions[0]
 
@@ -91,7 +93,7 @@ def creates(*functions: Any) -> Callable[[Any], Any]:
             like = kwargs.pop("like", None)
             if STATE.trace is EVAL and not isinstance(like, Tracer):
                 return plain(*args, **kwargs)
-            kwargs.pop("device", None)
+            check_device(kwargs.pop("device", None), plain.__name__)
             return as_traced(traced(*args, **kwargs))
 
         for function in functions:
@@ -140,6 +142,7 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> A
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", **kwargs: Any) -> Array:
     """An array filled with one value, which may be traced."""
     if isinstance(fill_value, Tracer):
+        check_device(kwargs.get("device"), "full")
         return as_traced(_full.__wrapped__(shape, fill_value, dtype))
     return _full(shape, fill_value, dtype, order, **kwargs)
 
@@ -157,6 +160,7 @@ def _like(name: str, plain: Any, value: Any) -> Any:
         shape: Any = None,
         device: Any = None,
     ) -> Array:
+        check_device(device, name)
         aval = aval_of(operand(a, name))
         kind = aval.dtype if dtype is None else asarray_dtype(dtype)
         return as_traced(_filled(aval.shape if shape is None else shape, value, kind))
@@ -182,6 +186,7 @@ def full_like(
     device: Any = None,
 ) -> Array:
     """An array of the shape and dtype of `a` filled with one value."""
+    check_device(device, "full_like")
     aval = aval_of(operand(a, "full_like"))
     kind = aval.dtype if dtype is None else asarray_dtype(dtype)
     value = as_dtype(operand(fill_value, "full_like"), kind)
@@ -228,7 +233,17 @@ def asarray(
     """`a` as an array, without a copy where that can be; as `numpy.asarray`."""
     if STATE.trace is EVAL and not has_nested_tracer(a) and not isinstance(like, Tracer):
         return np.asarray(a, dtype, order, copy=copy)
-    return array(a, dtype, copy=bool(copy))
+    check_device(device, "asarray")
+    value = array(a, dtype, copy=bool(copy))
+    if copy is not None and not copy and value is not a:
+        raise ConfigurationError(
+            "asarray needs a copy, which copy=False forbids",
+            op="asarray",
+            operands=[a] if isinstance(a, Tracer) else (),
+            where=user_source() or None,
+            hint="leave copy= out, or pass an array that has the dtype already",
+        )
+    return value
 
 
 asanyarray = asarray
@@ -264,6 +279,7 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Array:
 @implements(np.astype)
 def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
     """`x` as `dtype`; as `numpy.astype`."""
+    check_device(device, "astype")
     value = operand(x, "astype")
     kind = asarray_dtype(dtype)
     if aval_of(value).dtype == kind and not aval_of(value).weak:
@@ -372,6 +388,7 @@ def linspace(
     device: Any = None,
 ) -> Any:
     """Evenly spaced values between bounds that may be traced; as `numpy.linspace`."""
+    check_device(device, "linspace")
     a, b = coerce(operand(start, "linspace"), operand(stop, "linspace"), 1.0)[:2]
     shape = np.broadcast_shapes(aval_of(a).shape, aval_of(b).shape)
     kind = aval_of(a).dtype

@@ -143,6 +143,18 @@ def reshape(a: Array, /, shape: Any = None, order: str = "C", *, copy: Any = Non
     """`a` under another shape (one extent may be -1); as `numpy.reshape`."""
     x = operand(a, "reshape")
     target = resolved_shape(shape, aval_of(x).size, x, "reshape")
+    if copy:
+        x = fresh(x)
+    elif copy is not None and (
+        order == "F" or (hasattr(x, "origin") and reshaped_layout(layout_of(x), target) is None)
+    ):
+        raise ShapeError(
+            f"reshape to {target} needs a copy, which copy=False forbids",
+            op="reshape",
+            operands=[x],
+            where=user_source() or None,
+            hint="leave copy= out, or reshape before the axes are permuted",
+        )
     if order not in ("C", "F", "A", "K"):
         raise ShapeError(f"order={order!r} is not one of C, F, A", op="reshape", operands=[x])
     if order == "F":

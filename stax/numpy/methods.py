@@ -27,6 +27,7 @@ from stax.numpy import (
 )
 from stax.numpy.indexing import fitted
 from stax.numpy.promotion import asarray_dtype
+from stax.numpy.registration import check_device
 from stax.primitives.casts import bitcast
 
 Array = Any
@@ -138,6 +139,12 @@ def block_until_ready(self: Tracer) -> Array:
     return self
 
 
+def to_device(self: Tracer, device: Any, /, *, stream: Any = None) -> Tracer:
+    """The value itself: arrays live on the CPU."""
+    check_device(device, "to_device")
+    return self
+
+
 METHODS.update(
     {
         "reshape": reshape,
@@ -154,7 +161,7 @@ METHODS.update(
         "copy": copy,
         "block_until_ready": block_until_ready,
         "device": lambda self: "cpu",
-        "to_device": lambda self, device, /, *, stream=None: self,
+        "to_device": to_device,
         "__array_namespace__": lambda self, api_version=None: sys.modules["stax.numpy"],
     }
 )

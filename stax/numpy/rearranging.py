@@ -15,7 +15,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.core.trace import Tracer
-from stax.errors import MutationError, ShapeError
+from stax.errors import ConcretizationError, MutationError, ShapeError
 from stax.numpy.indexing import getitem
 from stax.numpy.manipulation import concatenate, permuted, stack
 from stax.numpy.promotion import as_dtype
@@ -133,15 +133,15 @@ def repeat(a: Array, repeats: Any, axis: Any = None) -> Array:
     if axis is None:
         x, axis = vw.reshape(x, (aval_of(x).size,)), 0
     k = axis_index(axis, len(x.shape), "repeat")
-    if isinstance(repeats, Tracer):
-        repeats = repeats.tolist()
-    counts = np.asarray(repeats)
+    counts = _known_counts(repeats)
     n = x.shape[k]
     if counts.size == 1:
         times = int(counts.reshape(()))
         shape = (*x.shape[: k + 1], times, *x.shape[k + 1 :])
         y = vw.broadcast(x, shape, [d for d in range(len(shape)) if d != k + 1])
         return vw.reshape(y, (*x.shape[:k], n * times, *x.shape[k + 1 :]))
+    if counts.shape == (0,):
+        counts = counts.astype(np.int64)
     if counts.shape != (n,):
         raise ShapeError(
             f"{counts.size} repeat counts for an axis of extent {n}",
@@ -149,6 +149,20 @@ def repeat(a: Array, repeats: Any, axis: Any = None) -> Array:
             where=user_source() or None,
         )
     return along(x, np.repeat(np.arange(n), counts), k)
+
+
+def _known_counts(repeats: Any) -> Any:
+    if not isinstance(repeats, Tracer):
+        return np.asarray(repeats)
+    found = repeats.concrete()
+    if found is None:
+        raise ConcretizationError(
+            f"the result's shape depends on the values of traced counts of type {repeats.aval}",
+            op="repeat",
+            where=user_source() or None,
+            hint="give total_repeat_length=, which fixes the shape, or keep the counts static",
+        )
+    return np.asarray(found)
 
 
 @implements(np.resize)

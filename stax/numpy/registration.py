@@ -19,7 +19,14 @@ from stax.core.functionalize import assign
 from stax.core.source import user_source
 from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, Tracer, located
 from stax.dtypes import WEAK_DTYPES, DType, bfloat16, float8_e4m3fn
-from stax.errors import AxisError, DtypeError, MutationError, ShapeError, StaxError
+from stax.errors import (
+    AxisError,
+    ConfigurationError,
+    DtypeError,
+    MutationError,
+    ShapeError,
+    StaxError,
+)
 from stax.numpy.promotion import array_like
 from stax.numpy.promotion import nested_array as nested_array
 from stax.numpy.promotion import strong as strong
@@ -86,6 +93,21 @@ def operand(value: Any, op: str) -> Any:
     """`value` as something with shape and dtype: a tracer, an array or a NumPy scalar."""
     value = array_like(value, op)
     return np.asarray(value)[()] if type(value) in WEAK_DTYPES else value
+
+
+def check_device(device: Any, op: str) -> None:
+    """Refuse the name of a device that arrays do not live on.
+
+    Raises:
+      ConfigurationError: `device` is a string other than "cpu".
+    """
+    if isinstance(device, str) and device != "cpu":
+        raise ConfigurationError(
+            f'device={device!r} is not a device of arrays, which live on "cpu"',
+            op=op,
+            where=user_source() or None,
+            hint='leave device= out, or pass "cpu"',
+        )
 
 
 def static_int(value: Any, op: str, what: str) -> int:

@@ -184,20 +184,24 @@ def clip(
         x = broadcast_to_shape(x, shape)
         value = el.clamp(ends[0], x, ends[1])
     elif low is not None:
-        value = el.clamp(ends[0], x, _largest(aval_of(x).dtype))
+        value = el.clamp(ends[0], x, _largest(x))
     elif high is not None:
-        value = el.clamp(_smallest(aval_of(x).dtype), x, ends[0])
+        value = el.clamp(_smallest(x), x, ends[0])
     else:
         value = x
     return deliver(value, out, "clip")
 
 
-def _largest(dtype: Any) -> Any:
-    return dtype.type(np.inf) if is_inexact(dtype) else np.iinfo(dtype).max
+def _largest(like: Any) -> Any:
+    aval = aval_of(like)
+    end = np.inf if is_inexact(aval.dtype) else np.iinfo(aval.dtype).max
+    return end if aval.weak else aval.dtype.type(end)
 
 
-def _smallest(dtype: Any) -> Any:
-    return dtype.type(-np.inf) if is_inexact(dtype) else np.iinfo(dtype).min
+def _smallest(like: Any) -> Any:
+    aval = aval_of(like)
+    end = -np.inf if is_inexact(aval.dtype) else np.iinfo(aval.dtype).min
+    return end if aval.weak else aval.dtype.type(end)
 
 
 # ---------------------------------------------------------------------------------------- take

@@ -96,10 +96,22 @@ complex_is_nan = of_parts(el.isnan, el.logical_or)
 
 
 def complex_sign(x: Any) -> Any:
-    """The unit number x / |x|, and 0 at 0."""
+    """The unit number x / |x|; 0 at 0; the direction of an infinite or overflowing part."""
     radius = el.abs_(x)
-    radius = el.select(el.eq(radius, literal(0, radius)), literal(1, radius), radius)
-    return el.div(x, convert(radius, aval_of(x).dtype))
+    zero, one = literal(0, radius), literal(1, radius)
+    safe = el.select(el.logical_or(el.eq(radius, zero), el.isinf(radius)), one, radius)
+    a, b = el.real(x), el.imag(x)
+    ordinary = el.complex_(el.div(a, safe), el.div(b, safe))
+    # As in NumPy: an infinite part gives its sign, two of them NaN; where only the radius is
+    # infinite the imaginary part decides.
+    along_real = el.isinf(a)
+    both = el.logical_and(along_real, el.isinf(b))
+    undefined = el.select(both, literal(math.nan, radius), zero)
+    direction = el.complex_(
+        el.add(el.select(along_real, el.sign(a), zero), undefined),
+        el.add(el.select(along_real, zero, el.sign(b)), undefined),
+    )
+    return el.select(el.isinf(radius), direction, ordinary)
 
 
 def complex_rint(x: Any) -> Any:

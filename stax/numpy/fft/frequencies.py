@@ -8,7 +8,7 @@ import numpy as np
 
 from stax.core.trace import Tracer, as_traced
 from stax.numpy.rearranging import roll
-from stax.numpy.registration import axes_tuple, implements, operand
+from stax.numpy.registration import axes_tuple, check_device, implements, operand
 from stax.numpy.ufuncs import divide, multiply
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
@@ -26,11 +26,13 @@ def _frequencies(make: Any, n: int, d: Any, dtype: Any) -> Array:
 
 def fftfreq(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Array:
     """The frequencies of the points of `fft`; as `numpy.fft.fftfreq`."""
+    check_device(device, "fftfreq")
     return _frequencies(np.fft.fftfreq, n, d, dtype)
 
 
 def rfftfreq(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Array:
     """The frequencies of the points of `rfft`; as `numpy.fft.rfftfreq`."""
+    check_device(device, "rfftfreq")
     return _frequencies(np.fft.rfftfreq, n, d, dtype)
 
 
