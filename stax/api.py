@@ -15,8 +15,9 @@ from stax.core import text as _text
 from stax.core.graph import Graph
 from stax.core.trace import UFUNC_FINDERS as _UFUNC_FINDERS
 from stax.dtypes import float0
-from stax.errors import StaxError
+from stax.errors import *  # noqa: F403 - its __all__ is the list of names
 from stax.explain.report import explain, memory_curve
+from stax.lax.elementwise import stop_gradient
 from stax.numpy.at import at
 from stax.placement import (
     block_until_ready,
@@ -74,7 +75,6 @@ __all__ = [
     "Graph",
     "JointGraph",
     "ShapeDtypeStruct",
-    "StaxError",
     "at",
     "block_until_ready",
     "checkpoint",
@@ -125,6 +125,7 @@ __all__ = [
     "process_index",
     "pure_callback",
     "remat",
+    "stop_gradient",
     "tree",
     "typeof",
     "typing",
@@ -132,6 +133,7 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+__all__ += errors.__all__
 del _text
 
 

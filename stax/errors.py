@@ -46,7 +46,6 @@ __all__ = [
     "TracerIntegerConversionError",
     "TracerLeakError",
     "UnexpectedTracerError",
-    "describe_operand",
 ]
 
 

@@ -32,6 +32,11 @@ class Operand:
     dtype = np.dtype(np.float32)
 
 
+@pytest.mark.parametrize("name", errors.__all__)
+def test_each_is_a_public_name(name: str) -> None:
+    assert getattr(stax, name) is getattr(errors, name)
+
+
 @pytest.mark.parametrize("cls", FAMILY)
 def test_each_is_also_a_builtin(cls: type[errors.StaxError]) -> None:
     builtin = [
