@@ -548,7 +548,7 @@ def program_of(lowered: Lowered) -> CProgram | TritonProgram | ReferenceProgram:
         counters.compiled += 1
         made: CProgram | TritonProgram
         if lowered.device == "cpu":
-            made = CProgram(source, lowered.timings)
+            made = CProgram(source.image, lowered.timings)
         else:
             make = on_demand("triton.run").TritonProgram
             made = make(source, lowered.device, lowered.timings)

@@ -25,6 +25,7 @@ from stax.backends.c.convolution import call_statement as convolution_call
 from stax.backends.c.convolution import convolutions, needs_convolutions
 from stax.backends.c.emit import emit_kernel
 from stax.backends.c.frame import KernelSource
+from stax.backends.c.image import BITS, Fallback, Image, Operand, Type, nbytes
 from stax.backends.c.nested import NestedFunction, Program, nested_call
 from stax.backends.c.support import GEMM_TAGS as PRODUCT_TYPES
 from stax.backends.c.support import support
@@ -40,7 +41,6 @@ from stax.dtypes import DType
 from stax.errors import OutOfBoundsError
 from stax.loops.buffers import (
     Buffer,
-    BufferTable,
     ConstBuffer,
     ExternBuffer,
     ExternInput,
@@ -69,9 +69,7 @@ typedef void (*stax_product_f64)(int64_t, int, int, int64_t, int64_t, int64_t, c
 """
 _OUT_OF_MEMORY = -1
 _FALLBACK_FAILED = -2
-_BITS = 32
 LONG_BYTES = 64 * 1024
-KEPT_BYTES = 256 << 20  # an arena up to this size stays for the next call; a larger one is returned
 
 
 class Context(ctypes.Structure):
@@ -93,7 +91,8 @@ _FALLBACK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_void_
 class ProgramSource:
     """The text of a program and everything decided on the way."""
 
-    text: str
+    functions: str
+    body: str
     kernels: list[KernelSource]
     order: list[Scheduled]
     plan: ArenaPlan
@@ -103,13 +102,25 @@ class ProgramSource:
     fallbacks: list[Fallback] = field(default_factory=list)
     checked: list[CheckedIndex] = field(default_factory=list)
 
+    @property
+    def text(self) -> str:
+        """The translation unit."""
+        return self.image.text
 
-@dataclass(frozen=True)
-class Fallback:
-    """A step that runs in Python: its results, and the buffers of its operands."""
-
-    results: list[ExternBuffer]
-    table: BufferTable
+    @functools.cached_property
+    def image(self) -> Image:
+        """What running the program takes."""
+        return Image(
+            self.functions,
+            self.body,
+            self.plan.nbytes,
+            tuple((b.shape, b.dtype) for b in self.inputs),
+            tuple((b.shape, b.dtype) for b in self.outputs),
+            tuple(np.ascontiguousarray(b.value) for b in self.constants),
+            tuple(self.fallbacks),
+            tuple((k.name, tuple(k.checks)) for k in self.kernels),
+            tuple(self.checked),
+        )
 
 
 def c_type_of(dtype: DType) -> str:
@@ -122,21 +133,21 @@ def emit_program(program: Program) -> ProgramSource:
     printer = _Printer()
     body, plan = printer.block(program, "")
     text_kernels = "\n".join(printer.definitions)
-    text = "".join(
+    functions = "".join(
         (
             PREAMBLE,
             _CONTEXT,
             definitions([*names_in(text_kernels), *called_names(text_kernels)], preamble=False),
             call_definitions(text_kernels),
             text_kernels,
-            _run_text(body, plan),
         )
     )
     table = program.lowered.table
     inputs = [b for b in table if isinstance(b, InputBuffer)]
     outputs = [table[n] for n in program.lowered.outputs]
     return ProgramSource(
-        text,
+        functions,
+        body,
         printer.kernels,
         list(program.order),
         plan,
@@ -196,7 +207,7 @@ class _Printer:
             if source.checks:
                 calls.append(
                     f"bad = {function}({arguments});\n    if (bad) "
-                    f"{{ code = {number * _BITS + 1} + __builtin_ctz(bad); goto done; }}"
+                    f"{{ code = {number * BITS + 1} + __builtin_ctz(bad); goto done; }}"
                 )
             else:
                 calls.append(f"{function}({arguments});")
@@ -324,30 +335,6 @@ def _declare(lowered: LoweredGraph, plan: ArenaPlan, names: dict[str, str], cons
     return "\n".join(lines)
 
 
-def _run_text(body: str, plan: ArenaPlan) -> str:
-    size = aligned(plan.nbytes)
-    if size:
-        take = (
-            "    char *arena = __atomic_exchange_n(&ctx->arena, 0, __ATOMIC_ACQ_REL);\n"
-            f"    if (!arena && posix_memalign((void **)&arena, 64, {size})) return -1;\n"
-        )
-        give = "    if (arena) free(arena);\n"
-        if size <= KEPT_BYTES:
-            give = "    arena = __atomic_exchange_n(&ctx->arena, arena, __ATOMIC_ACQ_REL);\n" + give
-    else:
-        take = "    char *arena = 0;\n    (void)arena;\n"
-        give = ""
-    return (
-        "int32_t stax_run(void **in, void **out, stax_context *ctx) {\n"
-        "    int32_t code = 0, bad = 0;\n    (void)bad;\n"
-        f"{take}{body}\n"
-        f"    goto done;\ndone:;\n{give}    return code;\n}}\n"
-        "void stax_release(stax_context *ctx) {\n"
-        "    void *arena = __atomic_exchange_n(&ctx->arena, 0, __ATOMIC_ACQ_REL);\n"
-        "    if (arena) free(arena);\n}\n"
-    )
-
-
 def _call_text(
     lowered: LoweredGraph,
     item: CallStep,
@@ -363,7 +350,9 @@ def _call_text(
         return convolution_call(first, names, len(PRODUCT_TYPES), _OUT_OF_MEMORY)
     number = len(fallbacks)
     made = [b for b in results if isinstance(b, ExternBuffer)]
-    fallbacks.append(Fallback(made, lowered.table))
+    operands = tuple(Operand.of(i, lowered.table[i.buffer]) for i in first.inputs)
+    results_types = tuple((b.shape, b.dtype) for b in made)
+    fallbacks.append(Fallback(first.params["eqn"], operands, results_types))
     pointers = [f"(void *){names[i.buffer]}" for i in first.inputs]
     pointers += [f"(void *){names[b.name]}" for b in made]
     return (
@@ -402,13 +391,14 @@ def _operand(
 class CProgram:
     """A compiled program; `run` may be called from many threads at once."""
 
-    def __init__(self, source: ProgramSource, timings: dict[str, float]) -> None:
-        self.source = source
+    def __init__(self, image: Image, timings: dict[str, float]) -> None:
+        self.image = image
         start = time.perf_counter()
         toolchain = require_toolchain()
-        path = toolchain.cached(source.text)
+        text = image.text
+        path = toolchain.cached(text)
         self.from_cache = path is not None
-        self.library = toolchain.load(source.text)
+        self.library = toolchain.load(text)
         timings["compiler"] = time.perf_counter() - start
         start = time.perf_counter()
         handle = self.library.handle
@@ -416,12 +406,12 @@ class CProgram:
         self._run.restype = ctypes.c_int32
         self._release = handle.stax_release
         shared = support()
-        self._keep: list[Any] = [np.ascontiguousarray(b.value) for b in source.constants]
+        self._keep: list[Any] = list(image.constants)
         constants = (ctypes.c_void_p * max(len(self._keep), 1))(
             *(a.ctypes.data for a in self._keep)
         )
         addresses = shared.products
-        if needs_convolutions(source.text):
+        if needs_convolutions(text):
             addresses = (*addresses, *convolutions()[1])
         products = (ctypes.c_void_p * len(addresses))(*addresses)
         self._failure = threading.local()
@@ -431,12 +421,11 @@ class CProgram:
             None,
             ctypes.cast(constants, ctypes.c_void_p),
             ctypes.cast(products, ctypes.c_void_p),
-            ctypes.cast(callback, ctypes.c_void_p) if source.fallbacks else None,
+            ctypes.cast(callback, ctypes.c_void_p) if image.fallbacks else None,
             forks.available_threads(),
         )
         forks.follow(self)
-        self._out = [(b.shape, b.dtype) for b in source.outputs]
-        self._in = [(b.shape, b.dtype) for b in source.inputs]
+        self._in, self._out = image.inputs, image.outputs
         timings["load"] = time.perf_counter() - start
 
     def use_one_thread(self) -> None:
@@ -461,8 +450,7 @@ class CProgram:
     @property
     def is_long(self) -> bool:
         """Whether a run is long enough for other Python threads to go on meanwhile."""
-        moved = sum(b.nbytes for b in (*self.source.inputs, *self.source.outputs))
-        return moved + self.source.plan.nbytes > LONG_BYTES
+        return self.image.moved_bytes > LONG_BYTES
 
     def run(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Run on NumPy values of the program's types; returns fresh arrays."""
@@ -483,39 +471,33 @@ class CProgram:
         """Raise the error that a return code of the program stands for."""
         if code == _OUT_OF_MEMORY:
             raise MemoryError(
-                f"a compiled program needs {self.source.plan.nbytes:,} bytes for temporaries"
+                f"a compiled program needs {self.image.arena:,} bytes for temporaries"
             )
         if code == _FALLBACK_FAILED:
             error = self._failure.error
             self._failure.error = None
             raise error
-        kernel = self.source.kernels[(code - 1) // _BITS]
-        size = kernel.checks[min((code - 1) % _BITS, len(kernel.checks) - 1)]
-        suspects = [c for c in self.source.checked if size in c.extents]
+        message, op, where = self.image.failure(code)
         raise OutOfBoundsError(
-            f"an index is out of bounds for an axis of size {size} (valid: -{size} to {size - 1})",
-            op=" or ".join(dict.fromkeys(c.op for c in suspects)) or kernel.name,
-            where=" or ".join(dict.fromkeys(c.source for c in suspects)) or None,
+            message,
+            op=op,
+            where=where,
             hint="indices are checked at run time; use mode='clip' or mode='fill' to allow others",
         )
 
     def _fallback(self, step: int, pointers: int) -> int:
         """Run one fallback step on the memory of its buffers."""
         try:
-            fallback = self.source.fallbacks[step]
-            results = fallback.results
-            first = results[0]
-            eqn = first.params["eqn"]
+            fallback = self.image.fallbacks[step]
+            eqn, operands = fallback.eqn, fallback.operands
             table = ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p))
-            args = []
-            for k, operand in enumerate(first.inputs):
-                args.append(_view(table[k] or 0, operand, fallback.table[operand.buffer]))
+            args = [_view(table[k] or 0, operand) for k, operand in enumerate(operands)]
             with np.errstate(all="ignore"):
                 outs = eqn.prim.impl(*args, **eqn.params)
             outs = tuple(outs) if eqn.prim.multi else (outs,)
-            for k, (buffer, out) in enumerate(zip(results, outs, strict=True)):
-                target = _memory(table[len(first.inputs) + k] or 0, buffer)
-                target[...] = np.asarray(out).astype(buffer.dtype, copy=False)
+            for k, (kind, out) in enumerate(zip(fallback.results, outs, strict=True)):
+                target = _memory(table[len(operands) + k] or 0, kind)
+                target[...] = np.asarray(out).astype(kind[1], copy=False)
         except BaseException as error:  # carried across the C frames, raised by `fail`
             self._failure.error = error
             return 1
@@ -528,20 +510,20 @@ class CProgram:
             release(ctypes.byref(context))
 
 
-def _memory(address: int, buffer: Buffer) -> np.ndarray[Any, Any]:
-    if buffer.nbytes == 0:
-        return np.empty(buffer.shape, buffer.dtype)
-    raw = (ctypes.c_char * buffer.nbytes).from_address(address)
-    flat: np.ndarray[Any, Any] = np.frombuffer(memoryview(raw), buffer.dtype)
-    return flat.reshape(buffer.shape)
+def _memory(address: int, kind: Type) -> np.ndarray[Any, Any]:
+    shape, dtype = kind
+    size = nbytes(kind)
+    if size == 0:
+        return np.empty(shape, dtype)
+    raw = (ctypes.c_char * size).from_address(address)
+    flat: np.ndarray[Any, Any] = np.frombuffer(memoryview(raw), dtype)
+    return flat.reshape(shape)
 
 
-def _view(address: int, operand: ExternInput, buffer: Buffer) -> np.ndarray[Any, Any]:
+def _view(address: int, operand: Operand) -> np.ndarray[Any, Any]:
     """The operand's elements, copied out of the program's memory."""
-    layout, dtype = operand.layout, operand.dtype
-    if 0 in layout.shape:
-        return np.empty(layout.shape, dtype)
-    flat = _memory(address, buffer).reshape(-1)
-    strides = tuple(s * dtype.itemsize for s in layout.strides)
-    start = flat[layout.offset :]
-    return np.lib.stride_tricks.as_strided(start, layout.shape, strides).copy()
+    if 0 in operand.shape:
+        return np.empty(operand.shape, operand.dtype)
+    start = _memory(address, ((operand.extent,), operand.dtype))[operand.offset :]
+    strides = tuple(s * operand.dtype.itemsize for s in operand.strides)
+    return np.lib.stride_tricks.as_strided(start, operand.shape, strides).copy()
