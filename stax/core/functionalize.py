@@ -135,15 +135,15 @@ def check_writable(target: Tracer) -> None:
 
 
 def _lifted(target: Tracer, value: Any) -> Tracer:
-    if isinstance(value, Tracer) and value.trace is not target.trace:
-        if not is_reachable(value.trace, target.trace):
+    if isinstance(value, Tracer) and value.owner is not target.owner:
+        if not is_reachable(value.owner, target.owner):
             raise MutationError(
                 f"a value of an inner transformation was written into a value of type "
                 f"{target.aval} that belongs to an outer one",
                 where=user_source() or None,
                 hint="return the new value from the inner function and assign it outside",
             )
-    lifted: Tracer = target.trace.lift(value)
+    lifted: Tracer = target.owner.lift(value)
     return lifted
 
 

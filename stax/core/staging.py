@@ -35,10 +35,10 @@ class StagingTracer(Tracer):
     """A value of the graph being recorded."""
 
     __slots__ = ("atom",)
-    trace: StagingTrace
+    owner: StagingTrace
 
     def __init__(self, trace: StagingTrace, atom: Atom) -> None:
-        self.trace = trace
+        self.owner = trace
         self.atom = atom
 
     @property
@@ -82,16 +82,16 @@ class StagingTrace(Trace):
 
     def lift(self, value: Any) -> Any:
         """`value` as a tracer of this graph."""
-        if isinstance(value, Tracer) and value.trace is self:
+        if isinstance(value, Tracer) and value.owner is self:
             return value
         return StagingTracer(self, self.atom(value, "lift"))
 
     def atom(self, value: Any, op: str) -> Atom:
         """The graph's name for `value`: its variable, a literal, or a captured constant."""
-        if isinstance(value, StagingTracer) and value.trace is self:
+        if isinstance(value, StagingTracer) and value.owner is self:
             return value.atom
         if isinstance(value, Tracer):
-            if not is_reachable(value.trace, self):
+            if not is_reachable(value.owner, self):
                 raise leak_error(value, op)
             return self._capture(value, fresh(value), value.aval)
         if isinstance(value, bool | int | float | complex | np.generic):

@@ -55,7 +55,7 @@ class Trace:
 
     def owns(self, value: Any) -> bool:
         """True when `value` is a tracer of this trace."""
-        return isinstance(value, Tracer) and value.trace is self
+        return isinstance(value, Tracer) and value.owner is self
 
 
 class EvalTrace(Trace):
@@ -222,12 +222,13 @@ class Tracer:
 
     A tracer is a handle: an in-place write moves another value into it (`core.functionalize`,
     which keeps `origin`, `views`, `role` and `version`; they are unset on most tracers).
+    `owner` is the trace it belongs to.
     """
 
-    __slots__ = ("trace", "origin", "views", "role", "version", "__weakref__")
+    __slots__ = ("owner", "origin", "views", "role", "version", "__weakref__")
     __array_priority__ = 1000.0
     __hash__ = object.__hash__
-    trace: Trace
+    owner: Trace
     origin: Any
     views: Any
     role: str
@@ -380,10 +381,10 @@ _OPERATORS = (
     + [f"__{n}__" for n in "eq ne lt le gt ge neg pos abs invert getitem round".split()]
 )
 _METHODS = (
-    "all any argmax argmin argsort astype choose clip compress conj conjugate copy cumprod cumsum "
-    "diagonal dot fill flatten max mean min nonzero prod ptp put ravel repeat reshape round "
-    "searchsorted sort squeeze std sum swapaxes take transpose var view "
-    "block_until_ready to_device"
+    "all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy "
+    "cumprod cumsum diagonal dot fill flatten max mean min nonzero partition prod ptp put ravel "
+    "repeat reshape round searchsorted sort squeeze std sum swapaxes take trace transpose var "
+    "view block_until_ready to_device"
 ).split()
 _PROPERTIES = "T mT real imag at flat device".split()
 
@@ -459,7 +460,7 @@ def no_array_error(tracer: Tracer) -> ConcretizationError:
 
 
 # The slots that belong to the handle and not to the value it stands for.
-_HANDLE_SLOTS = frozenset({"__weakref__", "trace", "origin", "views", "role", "version"})
+_HANDLE_SLOTS = frozenset({"__weakref__", "owner", "origin", "views", "role", "version"})
 _value_slots: dict[type, tuple[str, ...]] = {}
 
 
@@ -478,7 +479,7 @@ def fresh(value: Any) -> Any:
         return value
     kind = type(value)
     handle: Tracer = object.__new__(kind)
-    handle.trace = value.trace
+    handle.owner = value.owner
     for name in value_slots(kind):
         setattr(handle, name, getattr(value, name))
     return handle

@@ -42,11 +42,12 @@ _FUNCTIONS = {
     **{name: getattr(statistics, name) for name in "mean var std".split()},
     **{
         name: getattr(selection, name)
-        for name in "argsort choose clip nonzero put searchsorted take".split()
+        for name in "argpartition argsort choose clip nonzero put searchsorted take".split()
     },
     "repeat": rearranging.repeat,
     **{name: getattr(manipulation, name) for name in "diagonal ravel squeeze swapaxes".split()},
     "dot": products.dot,
+    "trace": products.trace,
 }
 METHODS.update(_FUNCTIONS)
 
@@ -98,6 +99,11 @@ def fill(self: Tracer, value: Any) -> None:
 def sort(self: Tracer, axis: int = -1, kind: Any = None, order: Any = None, **kwargs: Any) -> None:
     """Sort in place."""
     assign(self, selection.sort(self, axis))
+
+
+def partition(self: Tracer, kth: Any, axis: int = -1, kind: Any = None, order: Any = None) -> None:
+    """Partition in place."""
+    assign(self, selection.partition(self, kth, axis, kind, order))
 
 
 def compress(self: Tracer, condition: Any, axis: Any = None, out: Any = None) -> Array:
@@ -153,6 +159,7 @@ METHODS.update(
         "flatten": flatten,
         "fill": fill,
         "sort": sort,
+        "partition": partition,
         "compress": compress,
         "view": view,
         "T": transposed,

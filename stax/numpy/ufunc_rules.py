@@ -150,10 +150,19 @@ def logaddexp2(x: Any, y: Any) -> Any:
 
 
 def spacing(x: Any) -> Any:
-    """Distance to the next number away from zero, with the sign of `x`."""
+    """Distance to the next number away from zero, with the sign of `x`; positive at zero.
+
+    NumPy's float16 goes by the next larger number instead, so that its distance is positive.
+    """
     x = stop_gradient(x)
+    infinite = literal(math.inf, x)
+    if x.dtype == np.float16:
+        gap = el.sub(el.nextafter(x, infinite), x)
+        return el.add(gap, el.sub(x, x))  # NaN at -inf
     size = el.abs_(x)
-    gap = el.sub(el.nextafter(size, literal(math.inf, x)), size)
+    gap = el.sub(el.nextafter(size, infinite), size)
+    if x.dtype.kind == "f":
+        x = el.add(x, literal(0, x))  # 0 for -0; ml_dtypes' own types keep its sign
     return el.copysign(gap, x)
 
 

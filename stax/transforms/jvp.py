@@ -36,10 +36,10 @@ class JVPTracer(Tracer):
     """A value and its tangent (None when zero)."""
 
     __slots__ = ("primal", "tangent")
-    trace: JVPTrace
+    owner: JVPTrace
 
     def __init__(self, trace: JVPTrace, primal: Any, tangent: Any) -> None:
-        self.trace = trace
+        self.owner = trace
         self.primal = primal
         self.tangent = tangent
 
@@ -61,7 +61,7 @@ class JVPTrace(Trace):
 
     def lift(self, value: Any) -> Any:
         """`value` as a constant of this trace."""
-        if isinstance(value, Tracer) and value.trace is self:
+        if isinstance(value, Tracer) and value.owner is self:
             return value
         return JVPTracer(self, value, None)
 
@@ -71,7 +71,7 @@ class JVPTrace(Trace):
         tangents: list[Any] = []
         active = False
         for arg in args:
-            if isinstance(arg, JVPTracer) and arg.trace is self:
+            if isinstance(arg, JVPTracer) and arg.owner is self:
                 primals.append(arg.primal)
                 tangents.append(arg.tangent)
                 active = active or arg.tangent is not None
@@ -127,13 +127,13 @@ class JVPTrace(Trace):
 
     def tangent_of(self, value: Any) -> Any:
         """The tangent of a result: a value, or None when zero."""
-        if isinstance(value, JVPTracer) and value.trace is self:
+        if isinstance(value, JVPTracer) and value.owner is self:
             return value.tangent
         return None
 
     def primal_of(self, value: Any) -> Any:
         """The enclosing trace's value of a result."""
-        if isinstance(value, JVPTracer) and value.trace is self:
+        if isinstance(value, JVPTracer) and value.owner is self:
             return value.primal
         return value
 

@@ -39,10 +39,10 @@ class LinearizeTracer(Tracer):
     """A value of the enclosing trace and its tangent in the tangent graph (None when zero)."""
 
     __slots__ = ("primal", "tangent")
-    trace: LinearizeTrace
+    owner: LinearizeTrace
 
     def __init__(self, trace: LinearizeTrace, primal: Any, tangent: Any) -> None:
-        self.trace = trace
+        self.owner = trace
         self.primal = primal
         self.tangent = tangent
 
@@ -58,7 +58,7 @@ class LinearizeTracer(Tracer):
     def _require(self, what: str, construct: str) -> Any:
         value = super()._require(what, construct)
         if self.tangent is not None and what in ("float", "complex", "item"):
-            self.trace.dropped = f"{construct} at {user_place()}"
+            self.owner.dropped = f"{construct} at {user_place()}"
         return value
 
 
@@ -165,7 +165,7 @@ class LinearizeTrace(Trace):
 
     def lift(self, value: Any) -> Any:
         """`value` as a constant of this trace."""
-        if isinstance(value, Tracer) and value.trace is self:
+        if isinstance(value, Tracer) and value.owner is self:
             return value
         return LinearizeTracer(self, value, None)
 
@@ -175,7 +175,7 @@ class LinearizeTrace(Trace):
         tangents: list[Any] = []
         active = False
         for arg in args:
-            if isinstance(arg, LinearizeTracer) and arg.trace is self:
+            if isinstance(arg, LinearizeTracer) and arg.owner is self:
                 primals.append(arg.primal)
                 tangents.append(arg.tangent)
                 active = active or arg.tangent is not None
@@ -243,13 +243,13 @@ class LinearizeTrace(Trace):
 
     def primal_of(self, value: Any) -> Any:
         """The enclosing trace's value of a result."""
-        if isinstance(value, LinearizeTracer) and value.trace is self:
+        if isinstance(value, LinearizeTracer) and value.owner is self:
             return value.primal
         return value
 
     def tangent_of(self, value: Any) -> Any:
         """The tangent of a result in the tangent graph, or None when zero."""
-        if isinstance(value, LinearizeTracer) and value.trace is self:
+        if isinstance(value, LinearizeTracer) and value.owner is self:
             return value.tangent
         return None
 

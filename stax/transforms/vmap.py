@@ -36,10 +36,10 @@ class BatchTracer(Tracer):
     """A value of the enclosing trace and the position of its batch axis (None: no such axis)."""
 
     __slots__ = ("value", "dim", "_aval")
-    trace: BatchTrace
+    owner: BatchTrace
 
     def __init__(self, trace: BatchTrace, value: Any, dim: int | None) -> None:
-        self.trace = trace
+        self.owner = trace
         self.value = value
         self.dim = dim
         aval = aval_of(value)
@@ -75,7 +75,7 @@ class BatchTrace(Trace):
 
     def lift(self, value: Any) -> Any:
         """`value` as the same value for every example."""
-        if isinstance(value, Tracer) and value.trace is self:
+        if isinstance(value, Tracer) and value.owner is self:
             return value
         return BatchTracer(self, value, None)
 
@@ -85,7 +85,7 @@ class BatchTrace(Trace):
         dims: list[int | None] = []
         batched = False
         for arg in args:
-            if isinstance(arg, BatchTracer) and arg.trace is self:
+            if isinstance(arg, BatchTracer) and arg.owner is self:
                 values.append(arg.value)
                 dims.append(arg.dim)
                 batched = batched or arg.dim is not None
@@ -136,7 +136,7 @@ class BatchTrace(Trace):
 
     def unwrap(self, value: Any) -> tuple[Any, int | None]:
         """The enclosing trace's value of a result, and its batch axis."""
-        if isinstance(value, BatchTracer) and value.trace is self:
+        if isinstance(value, BatchTracer) and value.owner is self:
             return value.value, value.dim
         return value, None
 

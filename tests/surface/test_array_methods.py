@@ -42,3 +42,37 @@ def test_numpy_can_be_left_untouched(value: str, expected: str) -> None:
         check=True,
     )
     assert out.stdout.split() == [expected, "[1.", "0.]"]
+
+
+# What describes memory, which a traced value has none of, or changes an array's shape in place.
+OF_MEMORY = """base byteswap ctypes data dump dumps flags getfield resize setfield setflags strides
+    tobytes tofile""".split()
+
+
+def test_a_traced_value_has_the_methods_of_an_array():
+    names = {n for n in dir(np.ndarray) if not n.startswith("_")}
+    seen = []
+    stax.jit(lambda x: seen.append({n for n in names if not hasattr(x, n)}) or x)(np.ones((2, 2)))
+    assert seen[0] == set(OF_MEMORY)
+
+
+def test_trace_and_partition_of_a_traced_value():
+    a = np.random.default_rng(0).normal(size=(4, 4))
+    np.testing.assert_allclose(stax.jit(lambda x: x.trace(1))(a), a.trace(1))
+    np.testing.assert_array_equal(stax.grad(lambda x: x.trace())(a), np.eye(4))
+
+    def smallest(x):
+        y = x.copy()
+        y.partition(0)
+        return y[:, 0].sum() + x.argpartition(0)[:, 0].sum()
+
+    np.testing.assert_allclose(stax.jit(smallest)(a), smallest(a))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_spacing_has_numpys_signs(dtype: str) -> None:
+    values = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 5e-324, -6.1e-5, 2.5, -2.5], "f8")
+    with np.errstate(all="ignore"):
+        values = np.concatenate([values.astype(dtype), -np.finfo(dtype).smallest_subnormal[None]])
+        expected = np.spacing(values)
+    np.testing.assert_array_equal(stax.jit(np.spacing)(values), expected)
