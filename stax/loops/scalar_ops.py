@@ -54,7 +54,10 @@ class ScalarOp:
     that is absent falls back from ``u`` to ``i`` and from ``b`` to ``i``; an empty text means no
     code. ``operand`` is the position of the operand whose type chooses the spelling. ``symbolic``
     is the same operation on index expressions, for integers. ``pick`` looks at the intervals of
-    integer operands and may name the operand that the result is bound to equal.
+    integer operands and may name the operand that the result is bound to equal. ``commutes`` says
+    that exchanging the two operands changes no bit of a result that is not NaN, ``alternates``
+    that it changes the sign and no more, ``multiplies`` that the product of a value with itself
+    does not depend on its sign.
     """
 
     name: str
@@ -70,6 +73,9 @@ class ScalarOp:
     operand: int = 0
     symbolic: Callable[..., Expr | None] | None = None
     pick: Callable[..., int | None] | None = None
+    commutes: bool = False
+    alternates: bool = False
+    multiplies: bool = False
 
 
 SCALAR_OPS: dict[str, ScalarOp] = {}
@@ -316,13 +322,13 @@ def _compare(name: str, numpy: Callable[..., Any], symbol: str) -> None:
 
 _row("add", 2, np.add, {"f": "({0} + {1})", "i": "({ct})({0} + {1})", "b": "({0} | {1})"},
      triton={"f": "({0} + {1})", "i": "({0} + {1})", "b": "({0} | {1})"},
-     interval=ranges.add, symbolic=symbolic.add)  # fmt: skip
+     interval=ranges.add, symbolic=symbolic.add, commutes=True)  # fmt: skip
 _row("sub", 2, np.subtract, {"f": "({0} - {1})", "i": "({ct})({0} - {1})"},
      triton={"f": "({0} - {1})", "i": "({0} - {1})"}, interval=ranges.sub,
-     symbolic=lambda a, b: a - b)  # fmt: skip
+     symbolic=lambda a, b: a - b, alternates=True)  # fmt: skip
 _row("mul", 2, np.multiply, {"f": "({0} * {1})", "i": "({ct})({0} * {1})", "b": "({0} & {1})"},
      triton={"f": "({0} * {1})", "i": "({0} * {1})", "b": "({0} & {1})"},
-     interval=ranges.mul, symbolic=symbolic.mul)  # fmt: skip
+     interval=ranges.mul, symbolic=symbolic.mul, commutes=True, multiplies=True)  # fmt: skip
 _row("div", 2, np.true_divide, {"f": "({0} / {1})"}, flops=4.0)
 _row("neg", 1, np.negative, {"f": "(-{0})", "i": "({ct})(-{0})"},
      triton="(-{0})", interval=ranges.neg, symbolic=lambda a: -a)  # fmt: skip

@@ -25,6 +25,7 @@ from stax.schedule.kernel import (
     mapped_indexes,
     without_trivial_merges,
 )
+from stax.schedule.unroll import written_out
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,10 @@ class FusionOptions:
     # A body does not move more than `near` steps ahead when that holds more bytes than this.
     near: int = 3
     hold_bytes: int = 32 * 1024
+    write_out: bool = True  # whether short loops over results that share work are written out
 
 
-ON_DEVICE = FusionOptions(max_instrs=400, row_scratch=1 << 62, mixed=False)
+ON_DEVICE = FusionOptions(max_instrs=400, row_scratch=1 << 62, mixed=False, write_out=False)
 
 
 @dataclass(eq=False)
@@ -90,6 +92,7 @@ def fuse(
         writes = [a.buffer for a in body.writes]
         earliest = max((made_at[b] for b in (*reads, *writes) if b in made_at), default=0)
         place = -1
+        parts = written_out(body) if enabled and options.write_out else [body]
         if enabled and not _is_serial(body):
             # Computing something early keeps it in memory until it is read, but may be the last
             # that something else was kept for: recomputations stay late, reductions move ahead.
@@ -97,10 +100,10 @@ def fuse(
             held -= sum(nbytes(n) for n in set(reads) if n in made_at and last_reader[n] == number)
             if held > options.hold_bytes:
                 earliest = max(earliest, len(order) - options.near)
-            place = _best_place(body, reads, order, earliest, readers, nbytes, options)
+            place = _best_place(parts, reads, order, earliest, readers, nbytes, options)
         if place < 0:
             place = len(order)
-            order.append(_seed(f"kernel{count}", body))
+            order.append(_seed(f"kernel{count}", parts))
             count += 1
         for name in writes:
             made_at[name] = place
@@ -121,7 +124,7 @@ def _last_readers(steps: Sequence[Step]) -> dict[str, int]:
 
 
 def _best_place(
-    body: Body,
+    parts: list[Body],
     reads: list[str],
     order: list[Scheduled],
     earliest: int,
@@ -129,7 +132,7 @@ def _best_place(
     nbytes: Callable[[str], int],
     options: FusionOptions,
 ) -> int:
-    """The position of the kernel that `body` joins (it is added to it), or -1."""
+    """The position of the kernel that all `parts` join (they are added to it), or -1."""
     low = max(earliest, len(order) - options.window)
     places: dict[int, int] = {}
     for name in set(reads):
@@ -147,7 +150,7 @@ def _best_place(
                 places[place] = 1
     for place in sorted(places, key=lambda p: (-places[p], p)):
         kernel = order[place]
-        if isinstance(kernel, Kernel) and try_join(kernel, body, nbytes, options):
+        if isinstance(kernel, Kernel) and try_join(kernel, parts, nbytes, options):
             return place
     return -1
 
@@ -170,27 +173,30 @@ def _extents(symbols: Sequence[Symbol]) -> tuple[int, ...]:
     return tuple(int(s.hi) + 1 for s in symbols)
 
 
-def _seed(name: str, body: Body) -> Kernel:
-    """A kernel of this one body."""
+def _seed(name: str, parts: Sequence[Body]) -> Kernel:
+    """A kernel of this one body, given in parts that have the same loops."""
+    body = parts[0]
     loops, inner = body.loops, body.reduction_loops
     if _is_serial(body):
         dims = (*loops, *(s for s in inner if s not in loops))
         kernel = Kernel(name, _extents(dims), None)
-        member = Member(body, Role.SERIAL, dims)
+        role = Role.SERIAL
     elif not inner:
         kernel = Kernel(name, _extents(loops), None)
-        member = Member(body, Role.FULL, loops)
+        role, dims = Role.FULL, loops
     elif not loops:
         kernel = Kernel(name, _extents(inner), None)
-        member = Member(body, Role.ALL, inner)
+        role, dims = Role.ALL, inner
     elif _prefers_column(body):
         kernel = Kernel(name, _extents((*inner, *loops)), len(inner))
-        member = Member(body, Role.COLUMN, (*inner, *loops))
+        role, dims = Role.COLUMN, (*inner, *loops)
     else:
         kernel = Kernel(name, _extents((*loops, *inner)), len(loops))
-        member = Member(body, Role.ROW, (*loops, *inner))
-    member.indexes = mapped_indexes(member, kernel.space, kernel.split)
-    kernel.add(member)
+        role, dims = Role.ROW, (*loops, *inner)
+    for part in parts:
+        member = Member(part, role, dims)
+        member.indexes = mapped_indexes(member, kernel.space, kernel.split)
+        kernel.add(member, partial=len(parts) > 1)
     return kernel
 
 
@@ -216,20 +222,21 @@ def _prefers_column(body: Body) -> bool:
 
 
 def try_join(
-    kernel: Kernel, body: Body, nbytes: Callable[[str], int], options: FusionOptions
+    kernel: Kernel, parts: Sequence[Body], nbytes: Callable[[str], int], options: FusionOptions
 ) -> bool:
-    """Add `body` to `kernel` if its loops and its reads of the kernel's values allow it."""
+    """Add a body, given in parts, to `kernel` if its loops and what it reads there allow it."""
     if kernel.members[0].role is Role.SERIAL:
         return False
-    if kernel.size + len(body.instrs) > options.max_instrs:
+    if kernel.size + sum(len(part.instrs) for part in parts) > options.max_instrs:
         return False
+    body = parts[0]
     if any(a.buffer in kernel.writers for a in body.writes):
         return False  # a later write to the same memory stays later
-    names = {a.buffer for a in body.accesses}
+    names = {a.buffer for part in parts for a in part.accesses}
     if len(kernel.reads | kernel.writers.keys() | names) > options.max_buffers:
         return False
     for role, dims, split_at in _fits(kernel, body):
-        if _join_as(kernel, body, role, dims, split_at, nbytes, options):
+        if _join_as(kernel, parts, role, dims, split_at, nbytes, options):
             return True
     return False
 
@@ -260,7 +267,7 @@ def _fits(kernel: Kernel, body: Body) -> list[tuple[Role, tuple[Symbol, ...], in
 
 def _join_as(
     kernel: Kernel,
-    body: Body,
+    parts: Sequence[Body],
     role: Role,
     dims: tuple[Symbol, ...],
     split_numel: int | None,
@@ -274,14 +281,16 @@ def _join_as(
     if placed is None:
         return False
     kernel.refine(*placed)
-    member = Member(body, role, dims)
-    member.indexes = mapped_indexes(member, kernel.space, kernel.split)
-    stage = _stage(kernel, member)
-    if stage is None or not _rows_fit(kernel, member, stage, nbytes, options):
-        kernel.refine(*before)
-        return False
-    member.stage = stage
-    kernel.add(member)
+    members = [Member(part, role, dims) for part in parts]
+    for member in members:
+        member.indexes = mapped_indexes(member, kernel.space, kernel.split)
+        stage = _stage(kernel, member)
+        if stage is None or not _rows_fit(kernel, member, stage, nbytes, options):
+            kernel.refine(*before)
+            return False
+        member.stage = stage
+    for member in members:
+        kernel.add(member, partial=len(parts) > 1)
     return True
 
 
@@ -352,7 +361,7 @@ def _stage(kernel: Kernel, member: Member) -> int | None:
         maker = kernel.writers.get(access.buffer)
         if maker is None:
             continue
-        if maker.role in (Role.COLUMN, Role.ALL):
+        if maker.role in (Role.COLUMN, Role.ALL) or access.buffer in kernel.partial:
             return None
         if maker.role is Role.FULL and not inner:
             return None

@@ -69,6 +69,7 @@ class Kernel:
     members: list[Member] = field(default_factory=list)
     writers: dict[str, Member] = field(default_factory=dict)
     reads: set[str] = field(default_factory=set)
+    partial: set[str] = field(default_factory=set)  # written by several members, a part each
     size: int = 0  # instructions of all members
 
     @property
@@ -91,12 +92,13 @@ class Kernel:
         """Extents of the loops along a row."""
         return () if self.split is None else self.space[self.split :]
 
-    def add(self, member: Member) -> None:
-        """Append a member whose `indexes` are set."""
+    def add(self, member: Member, partial: bool = False) -> None:
+        """Append a member whose `indexes` are set; `partial` if it writes a part of its result."""
         self.members.append(member)
         self.size += len(member.body.instrs)
         for name in member.writes:
             self.writers[name] = member
+        self.partial.update(member.writes if partial else ())
         self.reads.update(a.buffer for a in member.body.reads)
 
     def refine(self, space: tuple[int, ...], split: int | None) -> None:

@@ -164,6 +164,7 @@ class Emitter:
         self.checks: list[int] = []  # sizes, one for each bit of `bad`
         self.forwarded: dict[str, CValue] = {}  # buffers whose element is a C value here
         self.tiles: dict[tuple[str, Expr], str] = {}  # reads served from a transposed tile
+        self.differences: dict[str, tuple[str, ...]] = {}  # the operands of values that are a - b
         self.scratch: dict[str, str] = {}  # buffers kept in row scratch: "name[index]"
 
     def fresh(self, prefix: str = "v") -> str:
@@ -265,8 +266,17 @@ class Emitter:
         texts = tuple(v.text for v in operands)
         types = tuple(v.dtype for v in operands)
         text = spelling(row, types, "c", texts, **params)
-        key = (row.name, texts, attrs, types[row.operand])
-        return self.define(key, text, dtype, depth, interval)
+        key = (row.name, self._operands(row, texts), attrs, types[row.operand])
+        value = self.define(key, text, dtype, depth, interval)
+        if row.alternates:
+            self.differences[value.text] = texts
+        return value
+
+    def _operands(self, row: ScalarOp, texts: tuple[str, ...]) -> tuple[str, ...]:
+        """The operands as they tell equal results apart: a * b is b * a, (a - b)^2 is (b - a)^2."""
+        if row.multiplies and texts[0] == texts[1] and texts[0] in self.differences:
+            return ("square", *sorted(self.differences[texts[0]]))
+        return tuple(sorted(texts)) if row.commutes else texts
 
     def on_store(
         self, buffer: str, index: Expr, mode: str, operands: list[CValue], depth: int
