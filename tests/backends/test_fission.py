@@ -30,7 +30,7 @@ BODY = [
 
 
 def _both(n: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    cut = blocked_loops("i", "0", str(n), n, BODY)
+    cut = blocked_loops("i", "0", str(n), n, BODY, {})
     assert cut is not None
     whole = [f"for (int64_t i = 0; i < {n}; i++) {{", *BODY, "}"]
     text = vecmath.definitions(vecmath.names_in("\n".join(BODY)))
@@ -57,7 +57,7 @@ def test_the_same_bits_as_the_whole_loop(n: int) -> None:
 
 
 def test_each_long_function_has_a_loop_and_only_what_crosses_is_kept() -> None:
-    lines = blocked_loops("i", "0", "1024", 1024, BODY)
+    lines = blocked_loops("i", "0", "1024", 1024, BODY, {})
     assert lines is not None
     text = "\n".join(lines)
     loops = text.split("#pragma omp simd")[1:]
@@ -76,18 +76,85 @@ def test_each_long_function_has_a_loop_and_only_what_crosses_is_kept() -> None:
     "extra",
     [
         "a3 += v10;",
-        "bad |= (v1 < 0.0f) << 0;",
         "if (v1 > 0) {",
         "float v11 = stax_digamma_f32(v1);",
     ],
 )
 def test_other_statements_leave_the_loop_whole(extra: str) -> None:
-    assert blocked_loops("i", "0", "1024", 1024, [*BODY, extra]) is None
+    assert blocked_loops("i", "0", "1024", 1024, [*BODY, extra], {}) is None
 
 
 def test_short_loops_and_few_functions_stay_whole() -> None:
-    assert blocked_loops("i", "0", "32", 32, BODY) is None
-    assert blocked_loops("i", "0", "1024", 1024, BODY[:4]) is None
+    assert blocked_loops("i", "0", "32", 32, BODY, {}) is None
+    assert blocked_loops("i", "0", "1024", 1024, BODY[:4], {}) is None
+
+
+def test_tests_of_values_run_in_a_loop_of_their_own() -> None:
+    lines = blocked_loops("i", "0", "1024", 1024, [*BODY, "bad |= (v1 < 0.0f) << 0;"], {})
+    assert lines is not None
+    loops = "\n".join(lines).split("#pragma omp simd")[1:]
+    assert loops[0].startswith(" reduction(|:bad)") and "tanh" not in loops[0]
+    assert not any("bad" in s for s in loops[1:])
+
+
+def test_addresses_from_data_are_made_before_they_are_used() -> None:
+    body = [
+        "int64_t v1 = p0[i];",
+        "bad |= ((uint64_t)v1 >= 100ULL) << 0;",
+        "int64_t v2 = ((uint64_t)v1 < 100ULL ? v1 : 0);",
+        "int64_t v3 = p1[v2];",
+        "int64_t v4 = ((uint64_t)v3 < 9000000000ULL ? v3 : 0);",
+        "float v5 = p2[v4];",
+        "p3[i] = v5;",
+    ]
+    addresses = {"v2": 100, "v4": 9_000_000_000}
+    lines = blocked_loops("i", "0", "1024", 1024, body, addresses)
+    assert lines is not None
+    loops = "\n".join(lines).split("#pragma omp simd")[1:]
+    assert [("bad |=" in s, "p1[v2]" in s, "p2[v4]" in s) for s in loops] == [
+        (True, False, False), (False, True, False), (False, False, True),
+    ]  # fmt: skip
+    assert "int32_t block_v2[" in lines[1] and "int64_t block_v4[" in lines[2]
+    # A write through addresses that others were read through before it keeps the loop whole.
+    turned = [*body[:6], "p1[v4] = v5;"]
+    assert blocked_loops("i", "0", "1024", 1024, turned, addresses, serial=True) is None
+
+
+@pytest.mark.parametrize("n", [200, 256, 1000, 4099])
+@pytest.mark.parametrize("mode", ["clip", "fill", "wrap", "drop"])
+def test_reads_and_writes_at_computed_places_are_those_of_numpy(n: int, mode: str) -> None:
+    rng = np.random.default_rng(n)
+    x, values = rng.standard_normal((2, n)).astype(np.float32)
+    places = rng.integers(-n, n, n)
+    again = rng.integers(0, n, n).astype(np.int32)
+    inside = np.where(places < 0, places + n, places)
+
+    def read(x: np.ndarray, places: np.ndarray, again: np.ndarray) -> np.ndarray:
+        return snp.tanh(x[places[again]]) * 2
+
+    np.testing.assert_allclose(
+        stax.jit(read)(x, places, again), np.tanh(x[inside[again]]) * 2, rtol=1e-6
+    )
+
+    def written(x: np.ndarray, places: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return x.at[places].add(values, mode=mode)
+
+    found = stax.jit(written)(x, inside, values)
+    expected = x.copy()
+    np.add.at(expected, inside, values)
+    assert found.tobytes() == expected.tobytes()  # repeated places in the order of the updates
+
+
+def test_an_index_outside_is_reported_from_any_block() -> None:
+    x, places = np.arange(2000.0), np.arange(2000)
+    for bad in (2000, -2001):
+        for at in (0, 300, 1999):
+            wrong = places.copy()
+            wrong[at] = bad
+            with pytest.raises(IndexError):
+                stax.jit(lambda x, i: x[i] * 2)(x, wrong)
+            with pytest.raises(IndexError):
+                stax.jit(lambda x, i: snp.zeros(2000).at[i].add(x, mode="error"))(x, wrong)
 
 
 def test_programs_with_many_functions_equal_those_with_whole_loops(

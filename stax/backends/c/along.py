@@ -51,8 +51,9 @@ def element_loop(
     fits = loop.length >= STREAM_LENGTH and len(lines) <= STREAM_LINES and not checks
     if vectorises and accumulators and reads <= 1 and fits:
         return _streams(loop, lines, accumulators, emitter)
-    if not accumulators and not checks:
-        blocks = blocked_loops(loop.variable, loop.start, loop.stop, loop.length, lines)
+    if not accumulators:
+        v = loop.variable
+        blocks = blocked_loops(v, loop.start, loop.stop, loop.length, lines, emitter.addresses)
         if blocks is not None:
             return blocks
     clauses = [c for a in accumulators for c in a.clauses()] if vectorises else []

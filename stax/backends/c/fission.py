@@ -7,12 +7,16 @@ is the time it takes.  So each long function gets a loop of its own over a block
 first cache, and values that cross from one loop to a later one are kept in arrays of that length.
 What a load and a cheap operation or two give is computed again.  Every element's operations stay
 the same, so its bits do.
+
+Addresses that come from data get a loop of their own too, with the tests whether they are inside:
+that loop vectorises, and in the loop that reads or writes through them so many are in flight at
+once that the processor fetches the lines of a whole block together.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stax.backends.c.vecmath import function_table
@@ -27,7 +31,8 @@ ARRAY_BYTES = 16_384  # of all arrays of a block together
 CHEAP_LINES = 3  # statements up to which a value is computed again instead of kept
 
 _DEFINED = re.compile(r"^(\w+) (\w+) = (.*);$")
-_STORED = re.compile(r"^(\w+)\[.*?\] = .*;$")
+_STORED = re.compile(r"^(?:if \(\w+\) )?(\w+)\[.*?\] = .*;$")
+_CHECKED = re.compile(r"^bad \|= .*;$")
 _LOADED = re.compile(r"\b(\w+)\[")
 _CALL = re.compile(r"\bstax_(\w+)\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -41,27 +46,34 @@ class _Statement:
     words: frozenset[str]  # the values of the loop that it reads
     flops: int  # of its long functions
     plain: bool  # no division, no function that does any work, no array that the loop writes
+    late: bool  # reads an array that the loop writes
+
+    @property
+    def check(self) -> bool:
+        """Whether it tests an address."""
+        return _CHECKED.match(self.text) is not None
 
 
-def _parsed(lines: Sequence[str]) -> list[_Statement] | None:
+def _parsed(lines: Sequence[str], addresses: Mapping[str, int]) -> list[_Statement] | None:
     table = function_table()
     stored = {m.group(1) for m in map(_STORED.match, lines) if m is not None}
     found: list[_Statement] = []
     names: set[str] = set()
     for line in lines:
         defined = _DEFINED.match(line)
-        if defined is None and _STORED.match(line) is None:
+        if defined is None and _STORED.match(line) is None and _CHECKED.match(line) is None:
             return None
         calls = [table[name] for name in _CALL.findall(line) if name in table]
         if not all(function.vectorises for function in calls):
             return None
         flops = sum(f.flops for f in calls if f.flops >= LONG_FLOPS)
         plain = all(f.flops <= 1 for f in calls) and "/" not in line and "%" not in line
-        plain = plain and not stored.intersection(_LOADED.findall(line))
         text = defined.group(3) if defined else line
+        late = bool(stored.intersection(_LOADED.findall(text)))
         words = frozenset(_WORD.findall(text)) & names
         name, c_type = (defined.group(2), defined.group(1)) if defined else ("", "")
-        found.append(_Statement(line, name, c_type, words, flops, plain))
+        plain = plain and not late and name not in addresses
+        found.append(_Statement(line, name, c_type, words, flops, plain, late))
         if name:
             names.add(name)
     return found
@@ -70,16 +82,20 @@ def _parsed(lines: Sequence[str]) -> list[_Statement] | None:
 class _Cut:
     """The statements of each loop in order, and the values that cross from loop to loop."""
 
-    def __init__(self, statements: list[_Statement]) -> None:
+    def __init__(
+        self, statements: list[_Statement], addresses: Mapping[str, int], functions: bool
+    ) -> None:
         self.statements = statements
         self.at = {s.name: k for k, s in enumerate(statements) if s.name}
         self.cheap = self._cheap()
         self.made: set[int] = set()  # by an earlier loop
         self.kept: set[int] = set()
         self.loops: list[tuple[list[int], set[int]]] = []  # statements, and which of them are read
-        for roots in self._roots():
+        for roots in self._address_roots(addresses):
             self._add(roots)
-        self._add([k for k, s in enumerate(statements) if not s.name])
+        for roots in self._roots() if functions else []:
+            self._add(roots)
+        self._add([k for k, s in enumerate(statements) if not s.name and not s.check])
 
     def _cheap(self) -> set[int]:
         """Statements that take, with all that they need, at most `CHEAP_LINES`."""
@@ -91,6 +107,18 @@ class _Cut:
                 if len(closure) <= CHEAP_LINES:
                     closures[k] = closure
         return set(closures)
+
+    def _address_roots(self, addresses: Mapping[str, int]) -> list[list[int]]:
+        """The addresses that need none, then those that need these, ...; and their tests."""
+        roots: list[list[int]] = []
+        steps: list[int] = []  # of each statement, how many addresses lie before it
+        for s in self.statements:
+            step = max((steps[self.at[w]] for w in s.words), default=0)
+            if s.name in addresses or s.check:
+                roots.extend([] for _ in range(step + 1 - len(roots)))
+                roots[step].append(len(steps))
+            steps.append(step + (s.name in addresses))
+        return [r for r in roots if r]
 
     def _roots(self) -> list[list[int]]:
         """For each long function: it, and what leads on from it to another long function."""
@@ -146,33 +174,52 @@ def _block_length(length: int, fixed: bool, widths: Sequence[int]) -> tuple[int,
 
 
 def blocked_loops(
-    variable: str, start: str, stop: str, length: int, lines: Sequence[str]
+    variable: str,
+    start: str,
+    stop: str,
+    length: int,
+    lines: Sequence[str],
+    addresses: Mapping[str, int],
+    serial: bool = False,
 ) -> list[str] | None:
     """Loops that do what one loop over `variable` in [start, stop) with body `lines` does.
 
-    The first line is the header of the loop over blocks, whose iterations are independent.
+    `addresses` are the values that come from data and index memory, each with its bound; the
+    stores of a `serial` loop are made in the order of its iterations.  The first line is the
+    header of the loop over blocks, whose iterations are independent unless it is serial.
     """
-    if length < LEAST_LENGTH or sum("stax_" in s for s in lines) < 2:
+    called = sum("stax_" in s for s in lines)
+    asked = bool(addresses) or any(s.startswith("bad |=") for s in lines)
+    if length < LEAST_LENGTH or not (called >= 2 or asked):
         return None
-    statements = _parsed(lines)
-    if statements is None or sum(bool(s.flops) for s in statements) < 2:
+    statements = _parsed(lines, addresses)
+    if statements is None:
         return None
-    if sum(s.flops for s in statements) < LEAST_FLOPS:
+    functions = not serial and sum(bool(s.flops) for s in statements) >= 2
+    functions = functions and sum(s.flops for s in statements) >= LEAST_FLOPS
+    if not functions and not any(s.name in addresses for s in statements):
         return None
-    cut = _Cut(statements)
-    widths = [8 if "64" in s.c_type or s.c_type == "double" else 4
-              for k, s in enumerate(statements) if k in cut.kept]  # fmt: skip
+    cut = _Cut(statements, addresses, functions)
+    if serial and any(statements[k].late for numbers, _ in cut.loops[:-1] for k in numbers):
+        return None
+    types = {
+        s.name: "int32_t" if addresses.get(s.name, 2**31) < 2**31 else s.c_type
+        for k, s in enumerate(statements)
+        if k in cut.kept
+    }
+    widths = [8 if "64" in t or t == "double" else 4 for t in types.values()]
     block, exact = _block_length(length, start == "0" and stop.isdigit(), widths)
     first, count = f"{variable}_first", f"{variable}_count"
     out = [f"for (int64_t {first} = {start}; {first} < {stop}; {first} += {block}) {{"]
     if not exact:
         out.append(f"    int64_t {count} = {stop} - {first};")
         out.append(f"    if ({count} > {block}) {count} = {block};")
-    for k in sorted(cut.kept):
-        s = statements[k]
-        out.append(f"    {s.c_type} block_{s.name}[{block}] __attribute__((aligned(64)));")
-    for numbers, read in cut.loops:
-        out.append("    #pragma omp simd")
+    for name, c_type in types.items():
+        out.append(f"    {c_type} block_{name}[{block}] __attribute__((aligned(64)));")
+    for number, (numbers, read) in enumerate(cut.loops):
+        checks = " reduction(|:bad)" if any(statements[k].check for k in numbers) else ""
+        if not (serial and number == len(cut.loops) - 1):
+            out.append(f"    #pragma omp simd{checks}")
         out.append(f"    for (int64_t at = 0; at < {block if exact else count}; at++) {{")
         out.append(f"        int64_t {variable} = {first} + at;")
         for k in numbers:

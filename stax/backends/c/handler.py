@@ -161,6 +161,7 @@ class Emitter:
         self.symbol_names: dict[Symbol, str] = {}
         self.bound: dict[Symbol, Expr] = {}  # computed indices of the present body
         self.count = 0
+        self.addresses: dict[str, int] = {}  # C names of computed indices, and their bounds
         self.checks: list[int] = []  # sizes, one for each bit of `bad`
         self.forwarded: dict[str, CValue] = {}  # buffers whose element is a C value here
         self.tiles: dict[tuple[str, Expr], str] = {}  # reads served from a transposed tile
@@ -333,7 +334,7 @@ class Emitter:
             return
         # Many checks share the last bits; the message then names the first of them.
         self.checks.append(size)
-        test = f"(({value} < 0) | ({value} >= {size}))"
+        test = f"((uint64_t){value} >= {size}ULL)"
         if len(operands) > 1:
             test = f"({test} & ({operands[1].text} != 0))"
         scope = self.scope(depth)
@@ -344,8 +345,9 @@ class Emitter:
         # The address stays inside the array even where a check has failed.
         last = max(size - 1, 0)
         t = value.text
-        text = f"((uint64_t){t} < {size}ULL ? (int64_t){t} : ({t} < 0 ? 0 : {last}LL))"
+        text = f"((uint64_t){t} < {size}ULL ? (int64_t){t} : 0)"
         bound = self.define(("bind", t, size), text, np.dtype(np.int64), depth)
+        self.addresses[bound.text] = size
         # Bodies number their computed indices from s0 alike; here each has a name of its own.
         own = make_symbol(f"s{bound.text}", 0, last)
         self.symbol_names[own] = bound.text

@@ -7,12 +7,16 @@ that repeated places give the same bits every time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from stax.backends.c.along import Loop
+from stax.backends.c.fission import blocked_loops
 from stax.backends.c.frame import KernelFrame
 from stax.backends.c.handler import INNER_DEPTH, CValue, load_text, store_text
 from stax.backends.c.reductions import SIMPLE, Accumulator, combine_lines
 from stax.loops.monoids import MONOIDS
 from stax.loops.scalar_ops import compute_dtype, type_tag
-from stax.loops.symbolic import Expr
+from stax.loops.symbolic import Expr, Symbol
 
 
 class SerialEmitter(KernelFrame):
@@ -28,16 +32,7 @@ class SerialEmitter(KernelFrame):
         place = next((n for n, i in enumerate(body.instrs) if i.op == "scan"), None)
         if place is None:
             emitter.emit(body.instrs, self.at(member), values, 0, len(body.instrs))
-            lines = [
-                f"for (int64_t {s.name} = 0; {s.name} < {n}; {s.name}++)"
-                for s, n in zip(
-                    (*self.row_symbols, *self.along_symbols),
-                    (*self.rows, *self.along),
-                    strict=True,
-                )
-            ]
-            inner = [*emitter.row.lines, *emitter.inner.lines]
-            return [*lines, "{", *("    " + s for s in inner), "}"]
+            return self._in_order((*self.row_symbols, *self.along_symbols))
         instr = body.instrs[place]
         monoid = MONOIDS[instr.attrs[0]]
         emitter.emit(body.instrs, self.at(member), values, 0, place)
@@ -66,6 +61,22 @@ class SerialEmitter(KernelFrame):
             "}",
         ]
         return self.row_loops(row) if self.rows else row
+
+    def _in_order(self, symbols: Sequence[Symbol]) -> list[str]:
+        """The loops of a body whose writes are made one after the other."""
+        emitter = self.emitter
+        inner = [*emitter.row.lines, *emitter.inner.lines]
+        if not symbols:
+            return ["{", *("    " + s for s in inner), "}"]
+        last = symbols[-1]
+        loop = Loop(last.name, "0", str(last.hi + 1), int(last.hi) + 1)
+        found = blocked_loops(
+            loop.variable, loop.start, loop.stop, loop.length, inner, emitter.addresses, serial=True
+        )
+        if found is None:
+            found = [loop.header, *("    " + s for s in inner), "}"]
+        outer = [f"for (int64_t {s.name} = 0; {s.name} <= {s.hi}; {s.name}++)" for s in symbols[:-1]]
+        return [*outer, *found]
 
     def store(
         self, buffer: str, index: Expr, mode: str, operands: list[CValue], depth: int
