@@ -93,7 +93,8 @@ def test_tests_of_values_run_in_a_loop_of_their_own() -> None:
     lines = blocked_loops("i", "0", "1024", 1024, [*BODY, "bad |= (v1 < 0.0f) << 0;"], {})
     assert lines is not None
     loops = "\n".join(lines).split("#pragma omp simd")[1:]
-    assert loops[0].startswith(" reduction(|:bad)") and "tanh" not in loops[0]
+    assert loops[0].startswith(" reduction(|:bad)")
+    assert "tanh" not in loops[0]
     assert not any("bad" in s for s in loops[1:])
 
 
@@ -114,7 +115,8 @@ def test_addresses_from_data_are_made_before_they_are_used() -> None:
     assert [("bad |=" in s, "p1[v2]" in s, "p2[v4]" in s) for s in loops] == [
         (True, False, False), (False, True, False), (False, False, True),
     ]  # fmt: skip
-    assert "int32_t block_v2[" in lines[1] and "int64_t block_v4[" in lines[2]
+    assert "int32_t block_v2[" in lines[1]
+    assert "int64_t block_v4[" in lines[2]
     # A write through addresses that others were read through before it keeps the loop whole.
     turned = [*body[:6], "p1[v4] = v5;"]
     assert blocked_loops("i", "0", "1024", 1024, turned, addresses, serial=True) is None

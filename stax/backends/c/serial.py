@@ -75,8 +75,9 @@ class SerialEmitter(KernelFrame):
         )
         if found is None:
             found = [loop.header, *("    " + s for s in inner), "}"]
-        outer = [f"for (int64_t {s.name} = 0; {s.name} <= {s.hi}; {s.name}++)" for s in symbols[:-1]]
-        return [*outer, *found]
+        outer = symbols[:-1]
+        heads = [f"for (int64_t {s.name} = 0; {s.name} <= {s.hi}; {s.name}++)" for s in outer]
+        return [*heads, *found]
 
     def store(
         self, buffer: str, index: Expr, mode: str, operands: list[CValue], depth: int
