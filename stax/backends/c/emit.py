@@ -16,16 +16,16 @@ import itertools
 import math
 from collections.abc import Callable, Mapping
 
-from stax.backends.c.along import Loop, element_loop, position_of_extreme
-from stax.backends.c.frame import KernelFrame, KernelSource
+from stax.backends.c.along import element_loop, position_of_extreme
+from stax.backends.c.frame import KernelSource
 from stax.backends.c.handler import (
     INNER_DEPTH,
     ROW_DEPTH,
     CValue,
     literal,
-    load_text,
     store_text,
 )
+from stax.backends.c.lanes import Ahead, Loop
 from stax.backends.c.reductions import (
     SIMPLE,
     Accumulator,
@@ -33,20 +33,15 @@ from stax.backends.c.reductions import (
     combine_lines,
     component_dtypes,
 )
-from stax.backends.c.segments import (
-    TILE_LENGTH,
-    TILE_ROWS,
-    Tile,
-    breakpoints,
-    transposed_reads,
-)
 from stax.backends.c.serial import SerialEmitter
+from stax.backends.c.tiles import TiledFrame
 from stax.dtypes import DType
 from stax.loops.body import Instr
 from stax.loops.monoids import MONOIDS, Monoid
 from stax.loops.scalar_ops import SCALAR_OPS, c_type, compute_dtype, is_half, type_tag
 from stax.loops.symbolic import (
     Expr,
+    affine_coefficients,
     as_expr,
     linearize,
     symbol,
@@ -54,8 +49,11 @@ from stax.loops.symbolic import (
 from stax.schedule.kernel import Kernel, Member, Role, row_major
 
 BLOCKS = 64
-FLAT_BLOCK = 16_384
+FLAT_BLOCK = 8192
 GROUP = 64  # rows that go through the stages together
+FAR_BYTES = 1 << 20  # of an array from which its next row is fetched ahead
+NEAR_ELEMENTS = 8192  # of rows that are fetched ahead
+CACHE_LINE = 64
 SHORT_ROW = 512  # elements of a row up to which its scalar work is worth a loop of its own
 GROUP_MARK = "// group"
 
@@ -71,7 +69,7 @@ def emit_kernel(
     return emitter(kernel, dtypes, escapes).run()
 
 
-class NestEmitter(KernelFrame):
+class NestEmitter(TiledFrame):
     """Prints a nest of loops over independent rows."""
 
     def __init__(
@@ -110,11 +108,11 @@ class NestEmitter(KernelFrame):
         self.blocks = 1
         if blocked and self.rows:
             self.blocks = min(BLOCKS, n_rows)
-        tiles = self._tiles()
+        tiles = self.tiles()
         self._stages("")
         row = self.emitter.row.lines
         if tiles:
-            return self._tiled(tiles, row)
+            return self.tiled(tiles, row)
         if not self.rows:
             head = self.block_lines
             return [*head, *row, *self.block_end, *self.final]
@@ -211,62 +209,6 @@ class NestEmitter(KernelFrame):
         ]
         return [s.replace("@BLOCKS@", str(self.blocks)) for s in lines]
 
-    def _tiles(self) -> list[tuple[Tile, str]]:
-        """Reads across the rows of a pointwise kernel, each with its tile's C name."""
-        if not self.rows or len(self.along) != 1 or self.rows[-1] < TILE_ROWS:
-            return []
-        if any(m.role is not Role.FULL for m in self.kernel.members) or self.along[0] < TILE_LENGTH:
-            return []
-        if self._cuts(self.kernel.members):
-            return []
-        row, along = self.row_symbols[-1], self.along_symbols[0]
-        bodies = [(m.body.instrs, self.at(m)) for m in self.kernel.members]
-        found = []
-        for tile in transposed_reads(bodies, row, along):
-            if tile.buffer in self.kernel.writers:
-                continue
-            name = self.emitter.fresh("tile")
-            found.append((tile, name))
-            place = f"({row.name} - row) * {TILE_LENGTH} + {along.name} - first"
-            key = (tile.buffer, tile.index)
-            text = load_text(name, place, self.dtypes[tile.buffer])
-            self.emitter.tiles[key] = text
-        return found
-
-    def _tiled(self, tiles: list[tuple[Tile, str]], row: list[str]) -> list[str]:
-        """Loops over tiles; the far reads of each fill a small array first."""
-        outer, last = self.rows[:-1], self.rows[-1]
-        name, along = self.row_symbols[-1].name, self.along_symbols[0].name
-        n = self.along[0]
-        lines = self.pragma(collapse=len(outer) + 1)
-        for s, extent in zip(self.row_symbols, outer, strict=False):
-            lines.append(f"for (int64_t {s.name} = 0; {s.name} < {extent}; {s.name}++)")
-        lines += [
-            f"for (int64_t row = 0; row < {last}; row += {TILE_ROWS})",
-            f"for (int64_t first = 0; first < {n}; first += {TILE_LENGTH}) {{",
-            f"    int64_t below = row + {TILE_ROWS} < {last} ? row + {TILE_ROWS} : {last};",
-            f"    int64_t end = first + {TILE_LENGTH} < {n} ? first + {TILE_LENGTH} : {n};",
-        ]
-        for tile, array in tiles:
-            ct = c_type(self.dtypes[tile.buffer])
-            source = f"{self.emitter.pointers[tile.buffer]}[{self.emitter.index_text(tile.index)}]"
-            lines += [
-                f"    {ct} {array}[{TILE_ROWS * TILE_LENGTH}] __attribute__((aligned(64)));",
-                f"    for (int64_t {along} = first; {along} < end; {along}++)",
-                f"        for (int64_t {name} = row; {name} < below; {name}++)",
-                f"            {array}[({name} - row) * {TILE_LENGTH} + {along} - first] =",
-                f"                {source};",
-            ]
-        header = f"for (int64_t {along} = 0; {along} < {n}; {along}++) {{"
-        short = f"for (int64_t {along} = first; {along} < end; {along}++) {{"
-        lines += [
-            f"    for (int64_t {name} = row; {name} < below; {name}++) {{",
-            *("        " + s.replace(header, short) for s in row),
-            "    }",
-            "}",
-        ]
-        return lines
-
     def _decode(self, flat: str) -> list[str]:
         """The row's coordinates from its number."""
         lines = []
@@ -308,7 +250,7 @@ class NestEmitter(KernelFrame):
     def _loop(self, members: list[Member], first: str, last: str) -> list[OpenReduction]:
         emitter = self.emitter
         emitter.inner.lines, emitter.inner.known = [], {}
-        cuts = self._cuts(members) if not first else []
+        cuts = self.cuts(members) if not first else []
         if cuts:
             self._segments(members, cuts)
             return []
@@ -332,13 +274,6 @@ class NestEmitter(KernelFrame):
                 emitter.forwarded.pop(name, None)
         return opened
 
-    def _cuts(self, members: list[Member]) -> list[int]:
-        """Where the loop of a purely pointwise stage is cut, at the edges of its masked pieces."""
-        if len(self.along) != 1 or any(m.role is not Role.FULL for m in members):
-            return []
-        bodies = [(m.body.instrs, self.at(m)) for m in members]
-        return breakpoints(bodies, self.along_symbols[0])
-
     def _segments(self, members: list[Member], cuts: list[int]) -> None:
         """One loop for each piece, in which the conditions on the loop variable are decided."""
         emitter = self.emitter
@@ -355,7 +290,7 @@ class NestEmitter(KernelFrame):
                 body = member.body
                 emitter.emit(body.instrs, self.at(member), {}, 0, len(body.instrs))
             loop = Loop(whole.name, str(start), str(stop), stop - start)
-            lines = element_loop(loop, emitter.inner.lines, [], emitter)
+            lines = element_loop(loop, emitter.inner.lines, [], emitter).inside
             if not self.rows and self.parallel:
                 lines = self._on_threads(lines)
             emitter.row.lines.extend(lines)
@@ -379,17 +314,42 @@ class NestEmitter(KernelFrame):
         loop = Loop(name, first or "0", last or str(n), n)
         accumulators = [r.accumulator for r in opened if r.accumulator is not None]
         inner = self.emitter.inner.lines
-        found = element_loop(loop, inner, accumulators, self.emitter)
+        found = element_loop(loop, inner, accumulators, self.emitter, self._ahead(opened))
         alone = not self.rows and not first and len(self.along) == 1 and not opened
         if alone and self.parallel:
-            found = self._on_threads(found)
-        lines += found
-        lines += ["}"] * (len(self.along) - 1)
+            found.inside = self._on_threads(found.inside)
+        lines = [*found.before, *lines, *found.inside, *["}"] * (len(self.along) - 1), *found.after]
         for r in opened:
             if r.place:
                 assert r.accumulator is not None
                 lines += position_of_extreme(loop, inner, r.value, r.accumulator, r.place)
         return lines
+
+    def _ahead(self, opened: list[OpenReduction]) -> list[Ahead]:
+        """What the last reduction of a row asks memory for: the next row of the arrays it reads."""
+        n = self.along[-1]
+        stages = [m.stage for m in self.kernel.members if m.role in (Role.ROW, Role.ALL)]
+        if len(self.along) != 1 or not self.rows or not opened:
+            return []
+        if opened[0].member.stage != max(stages, default=-1):
+            return []
+        row, along = self.row_symbols[-1], self.along_symbols[0]
+        place = {along: as_expr(symbol("{t}", 0, n - 1))}
+        found: dict[str, Ahead] = {}
+        for member in self.kernel.members:
+            for instr in member.body.instrs:
+                if instr.op != "load" or instr.args or instr.attrs[0] in self.kernel.writers:
+                    continue
+                index, itemsize = self.at(member)[instr.attrs[1]], instr.attrs[2].itemsize
+                step = affine_coefficients(index, (*self.row_symbols, along))
+                if step is None or step[along] != 1 or step[row] < n or len(index.symbols) > 2:
+                    continue
+                if math.prod(self.rows) * n * itemsize < FAR_BYTES:
+                    continue
+                text = self.emitter.index_text(index.substitute(place) + step[row])
+                pointer = self.emitter.pointers[instr.attrs[0]]
+                found[text] = Ahead(f"{pointer} + ({text})", CACHE_LINE // itemsize)
+        return list(found.values()) if n * len(found) <= NEAR_ELEMENTS else []
 
     # ---------------------------------------------------------------- reductions
 

@@ -56,6 +56,7 @@ class Accumulator:
         self.emitter = emitter
         # A maximum ignores NaN in a comparison; whether one was seen is kept beside it.
         self.nan = emitter.fresh("n") if self.watches_nan else None
+        self.nan_line = self.watched = ""  # the statement that looks, and the value it looks at
 
     @property
     def watches_nan(self) -> bool:
@@ -71,6 +72,11 @@ class Accumulator:
     def simple(self) -> Simple | None:
         """The row of the table, when there is one."""
         return SIMPLE.get(self.monoid.name)
+
+    @property
+    def identity(self) -> str:
+        """The neutral element of an accumulator of one component, in C."""
+        return literal(self.monoid.identity(self.dtypes[0])[0], self.dtypes[0])
 
     def declare(self) -> list[str]:
         """Declarations with the identity."""
@@ -96,7 +102,9 @@ class Accumulator:
         if self.simple is not None:
             lines = [self.simple.update.format(a=self.names[0], v=values[0].text)]
             if self.nan:
-                lines.append(f"{self.nan} |= ({values[0].text} != {values[0].text});")
+                self.watched = values[0].text
+                self.nan_line = f"{self.nan} |= ({self.watched} != {self.watched});"
+                lines.append(self.nan_line)
             return lines
         own = [CValue(n, d, values[0].depth) for n, d in zip(self.names, self.dtypes, strict=True)]
         handler = _Combiner(self.emitter)

@@ -1,23 +1,19 @@
-"""Cutting and tiling the loops of pointwise kernels.
+"""Cutting the loops of pointwise kernels.
 
 Input: the bodies of a kernel and the index expressions of their loops.  Output: where the loop
 along a row may be cut so that no piece of a concatenation or padding has to be tested for inside
-it, and which reads run across the rows and are better served from a transposed tile.
+it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from stax.loops.body import Instr
 from stax.loops.scalar_ops import SCALAR_OPS
 from stax.loops.symbolic import Expr, Symbol, affine_coefficients, affine_parts
 
 MOST_SEGMENTS = 12
-TILE_ROWS = 64
-TILE_LENGTH = 64
-FAR = 16  # elements from which a stride leaves the cache line
 
 
 def breakpoints(
@@ -52,31 +48,3 @@ def _changes(expr: Expr, value: object, loop: Symbol, extent: int) -> set[int]:
     offset = affine_parts(expr)[1]
     at = value - offset if found[loop] == 1 else offset - value
     return {at, at + 1}
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A read across the rows: `text` is the C array, filled once for each tile."""
-
-    buffer: str
-    index: Expr
-
-
-def transposed_reads(
-    bodies: Iterable[tuple[Sequence[Instr], Sequence[Expr]]], row: Symbol, loop: Symbol
-) -> list[Tile]:
-    """Unmasked reads that step far along `loop` and to the next element along `row`."""
-    found: dict[tuple[str, Expr], Tile] = {}
-    for instrs, indexes in bodies:
-        for instr in instrs:
-            if instr.op != "load" or instr.args:
-                continue
-            index = indexes[instr.attrs[1]]
-            if any(s.name.startswith("s") for s in index.symbols):
-                continue
-            coefficients = affine_coefficients(index, (row, loop))
-            if coefficients is None:
-                continue
-            if abs(coefficients[loop]) >= FAR and abs(coefficients[row]) == 1:
-                found.setdefault((instr.attrs[0], index), Tile(instr.attrs[0], index))
-    return list(found.values())

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stax.backends.c.along import Loop
 from stax.backends.c.fission import blocked_loops
 from stax.backends.c.frame import KernelFrame
 from stax.backends.c.handler import INNER_DEPTH, CValue, load_text, store_text
+from stax.backends.c.lanes import Loop
 from stax.backends.c.reductions import SIMPLE, Accumulator, combine_lines
 from stax.loops.monoids import MONOIDS
 from stax.loops.scalar_ops import compute_dtype, type_tag

@@ -1,0 +1,117 @@
+"""Pointwise kernels whose reads run across the rows, in tiles.
+
+Input: a kernel and its loops.  Output: which reads step far along a row and are better served from
+a transposed tile, a small array filled once for each tile, and the loops over tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from stax.backends.c.frame import KernelFrame
+from stax.backends.c.handler import load_text
+from stax.backends.c.segments import breakpoints
+from stax.loops.body import Instr
+from stax.loops.scalar_ops import c_type
+from stax.loops.symbolic import Expr, Symbol, affine_coefficients
+from stax.schedule.kernel import Member, Role
+
+TILE_ROWS = 64
+TILE_LENGTH = 64
+FAR = 16  # elements from which a stride leaves the cache line
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A read across the rows: `text` is the C array, filled once for each tile."""
+
+    buffer: str
+    index: Expr
+
+
+def transposed_reads(
+    bodies: Iterable[tuple[Sequence[Instr], Sequence[Expr]]], row: Symbol, loop: Symbol
+) -> list[Tile]:
+    """Unmasked reads that step far along `loop` and to the next element along `row`."""
+    found: dict[tuple[str, Expr], Tile] = {}
+    for instrs, indexes in bodies:
+        for instr in instrs:
+            if instr.op != "load" or instr.args:
+                continue
+            index = indexes[instr.attrs[1]]
+            if any(s.name.startswith("s") for s in index.symbols):
+                continue
+            coefficients = affine_coefficients(index, (row, loop))
+            if coefficients is None:
+                continue
+            if abs(coefficients[loop]) >= FAR and abs(coefficients[row]) == 1:
+                found.setdefault((instr.attrs[0], index), Tile(instr.attrs[0], index))
+    return list(found.values())
+
+
+class TiledFrame(KernelFrame):
+    """A frame that can walk over its space in tiles."""
+
+    def tiles(self) -> list[tuple[Tile, str]]:
+        """Reads across the rows of a pointwise kernel, each with its tile's C name."""
+        if not self.rows or len(self.along) != 1 or self.rows[-1] < TILE_ROWS:
+            return []
+        if any(m.role is not Role.FULL for m in self.kernel.members) or self.along[0] < TILE_LENGTH:
+            return []
+        if self.cuts(self.kernel.members):
+            return []
+        row, along = self.row_symbols[-1], self.along_symbols[0]
+        bodies = [(m.body.instrs, self.at(m)) for m in self.kernel.members]
+        found = []
+        for tile in transposed_reads(bodies, row, along):
+            if tile.buffer in self.kernel.writers:
+                continue
+            name = self.emitter.fresh("tile")
+            found.append((tile, name))
+            place = f"({row.name} - row) * {TILE_LENGTH} + {along.name} - first"
+            key = (tile.buffer, tile.index)
+            text = load_text(name, place, self.dtypes[tile.buffer])
+            self.emitter.tiles[key] = text
+        return found
+
+    def tiled(self, tiles: list[tuple[Tile, str]], row: list[str]) -> list[str]:
+        """Loops over tiles; the far reads of each fill a small array first."""
+        outer, last = self.rows[:-1], self.rows[-1]
+        name, along = self.row_symbols[-1].name, self.along_symbols[0].name
+        n = self.along[0]
+        lines = self.pragma(collapse=len(outer) + 1)
+        for s, extent in zip(self.row_symbols, outer, strict=False):
+            lines.append(f"for (int64_t {s.name} = 0; {s.name} < {extent}; {s.name}++)")
+        lines += [
+            f"for (int64_t row = 0; row < {last}; row += {TILE_ROWS})",
+            f"for (int64_t first = 0; first < {n}; first += {TILE_LENGTH}) {{",
+            f"    int64_t below = row + {TILE_ROWS} < {last} ? row + {TILE_ROWS} : {last};",
+            f"    int64_t end = first + {TILE_LENGTH} < {n} ? first + {TILE_LENGTH} : {n};",
+        ]
+        for tile, array in tiles:
+            ct = c_type(self.dtypes[tile.buffer])
+            source = f"{self.emitter.pointers[tile.buffer]}[{self.emitter.index_text(tile.index)}]"
+            lines += [
+                f"    {ct} {array}[{TILE_ROWS * TILE_LENGTH}] __attribute__((aligned(64)));",
+                f"    for (int64_t {along} = first; {along} < end; {along}++)",
+                f"        for (int64_t {name} = row; {name} < below; {name}++)",
+                f"            {array}[({name} - row) * {TILE_LENGTH} + {along} - first] =",
+                f"                {source};",
+            ]
+        header = f"for (int64_t {along} = 0; {along} < {n}; {along}++) {{"
+        short = f"for (int64_t {along} = first; {along} < end; {along}++) {{"
+        lines += [
+            f"    for (int64_t {name} = row; {name} < below; {name}++) {{",
+            *("        " + s.replace(header, short) for s in row),
+            "    }",
+            "}",
+        ]
+        return lines
+
+    def cuts(self, members: list[Member]) -> list[int]:
+        """Where the loop of a purely pointwise stage is cut, at the edges of its masked pieces."""
+        if len(self.along) != 1 or any(m.role is not Role.FULL for m in members):
+            return []
+        bodies = [(m.body.instrs, self.at(m)) for m in members]
+        return breakpoints(bodies, self.along_symbols[0])

@@ -1,0 +1,71 @@
+"""Reductions in lanes of vectors: every length, type and place of a NaN gives what NumPy gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stax
+
+LENGTHS = (5, 17, 64, 100, 391)
+
+
+def reductions(module: Any, x: Any) -> tuple[Any, ...]:
+    truth = x > 0
+    return (
+        module.sum(x, -1),
+        module.prod(x, -1),
+        module.max(x, -1),
+        module.min(x, -1),
+        module.any(truth, -1),
+        module.all(truth, -1),
+        module.argmax(x, -1),
+    )
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int64", "uint16"])
+def test_values(dtype: str, n: int) -> None:
+    rng = np.random.default_rng(n)
+    x = rng.integers(1, 3, (7, n)).astype(dtype)
+    if x.dtype.kind == "f":
+        x = (1 + rng.standard_normal((7, n)) / 16).astype(dtype)
+    f = stax.jit(lambda x: reductions(stax.numpy, x))
+    tolerance = 1e-2 if dtype == "float16" else 1e-5 if dtype == "float32" else 1e-12
+    for a, b in zip(f(x), reductions(np, x), strict=True):
+        assert a.dtype == b.dtype
+        if a.dtype.kind == "f":
+            np.testing.assert_allclose(a, b, rtol=tolerance)
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", LENGTHS)
+def test_nan_is_seen_wherever_it_is(n: int, dtype: type) -> None:
+    f = stax.jit(lambda x: (stax.numpy.max(x, -1), stax.numpy.min(x, -1)))
+    x = np.zeros((n + 1, n), dtype)
+    x[np.arange(n), np.arange(n)] = np.nan  # each row has one, but for the last
+    x[:, 0] = np.where(np.isnan(x[:, 0]), np.nan, np.inf)
+    for found, wanted in zip(f(x), (x.max(-1), x.min(-1)), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert not np.isnan(f(x)[0][-1])
+
+
+def test_infinities_are_not_taken_for_nan() -> None:
+    x = np.full((3, 100), -np.inf, np.float32)
+    x[1, 40] = np.inf
+    assert stax.jit(lambda x: x.max(-1))(x).tolist() == [-np.inf, np.inf, -np.inf]
+    assert stax.jit(lambda x: x.argmax(-1))(x).tolist() == [0, 40, 0]
+
+
+def test_the_lane_of_an_element_follows_from_its_place() -> None:
+    """Lengths are numbers in the text, and neither vector width nor threads appear in it."""
+    x = np.ones((4096, 1000), np.float32)
+    text = stax.jit(lambda x: x.sum(-1)).lower(x).as_text("source")
+    assert "for (int64_t t = 0; t < 960; t += 64)" in text
+    assert "for (int64_t t = 960; t < 992; t += 16)" in text
+    assert "for (int64_t k = 0; k < 8; k++) {" in text  # the rest goes to the first eight lanes
+    assert "1000*x0 + t + 1000" in text  # the next row is fetched ahead
