@@ -126,6 +126,9 @@ def cast_text(value: str, source: DType, target: DType) -> str:
         inner = value if source.kind == "f" else f"(float){value}"
         return f"stax_{tag}_to_f32(stax_{wide}_to_{tag}({inner}))"
     ct = c_type(target)
+    if source.kind == "b":
+        # Compilers make a conversion of bytes of it, and narrow the whole loop to their number.
+        return f"({value} ? {literal(1, target)} : {literal(0, target)})"
     if source.kind == "f" and target.kind in "iu":
         if target.itemsize < 4:
             return f"({ct})(int32_t){value}"
