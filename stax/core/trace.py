@@ -28,6 +28,7 @@ from stax.dtypes import DType, is_inexact
 from stax.errors import (
     LOCATE,
     ConcretizationError,
+    DtypeError,
     MutationError,
     StaxError,
     TracerLeakError,
@@ -370,7 +371,14 @@ def _forward(name: str) -> Callable[..., Any]:
 
 
 def _forward_property(name: str) -> property:
-    return property(lambda self: METHODS[name](self))
+    def write(self: Tracer, value: Any) -> None:
+        if name == "imag" and self.aval.dtype.kind != "c":
+            raise DtypeError(
+                f"an array of {self.aval.dtype} has no imaginary part to set", op="imag"
+            )
+        METHODS[name](self)[...] = value
+
+    return property(lambda self: METHODS[name](self), write if name in _WRITABLE else None)
 
 
 _BINARY = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift divmod".split()
@@ -387,6 +395,7 @@ _METHODS = (
     "view block_until_ready to_device"
 ).split()
 _PROPERTIES = "T mT real imag at flat device".split()
+_WRITABLE = frozenset({"real", "imag", "flat"})
 
 for _name in _OPERATORS + _METHODS:
     setattr(Tracer, _name, _forward(_name))

@@ -226,6 +226,15 @@ def concatenate(nodes: Sequence[TensorNode], axis: int, dtype: np.dtype) -> Loop
     return loop_tensor(Pointwise(shape, inner, dtype), nodes)
 
 
+def padded_shape(
+    shape: Sequence[int], low: Sequence[int], high: Sequence[int], interior: Sequence[int]
+) -> tuple[int, ...]:
+    """Extents with `low` and `high` around an axis and `interior` between its elements."""
+    return tuple(
+        a + n + max(n - 1, 0) * k + b for n, a, b, k in zip(shape, low, high, interior, strict=True)
+    )
+
+
 def pad(
     node: TensorNode,
     low: Sequence[int],
@@ -234,10 +243,7 @@ def pad(
     value: TensorNode,
 ) -> LoopTensor:
     """The node inside a frame of ``value`` (a scalar node); negative amounts cut off."""
-    shape = tuple(
-        a + n + (n - 1) * k * (n > 0) + b
-        for n, a, b, k in zip(node.shape, low, high, interior, strict=True)
-    )
+    shape = padded_shape(node.shape, low, high, interior)
     load, fill = node.loader(), value.loader()
 
     def inner(index: Index) -> Value:

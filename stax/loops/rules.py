@@ -64,8 +64,7 @@ def pad(
 ) -> TensorNode:
     """`x` in a frame of `value`; negative amounts cut."""
     if 0 in x.shape:
-        shape = [n + a + b for n, a, b in zip(x.shape, low, high, strict=True)]
-        return value.expand(shape)
+        return value.expand(construct.padded_shape(x.shape, low, high, interior))
     return construct.pad(x, low, high, interior, value)
 
 

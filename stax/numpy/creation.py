@@ -276,7 +276,7 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Array:
     return fresh(as_traced(operand(a, "copy")))
 
 
-@implements(np.astype)
+@implements(np.astype, shares=True)
 def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
     """`x` as `dtype`; as `numpy.astype`."""
     check_device(device, "astype")

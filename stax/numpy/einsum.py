@@ -16,7 +16,7 @@ from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.core.trace import ARRAY_FUNCTIONS
 from stax.errors import ShapeError
-from stax.numpy.manipulation import diagonal
+from stax.numpy.manipulation import diagonal_view, permuted
 from stax.numpy.promotion import asarray_dtype, coerce
 from stax.numpy.registration import converted, deliver, implements, operand, strong
 from stax.primitives import elementwise as el
@@ -98,7 +98,7 @@ def _without_repeats(x: Array, term: str) -> tuple[Array, str]:
             j = term.index(c, i + 1)
             if x.shape[i] != x.shape[j]:
                 raise _fail(f"label {c!r} has extents {x.shape[i]} and {x.shape[j]}")
-            x = diagonal(x, 0, i, j)
+            x = diagonal_view(x, 0, i, j, writable=True)
             term = term[:i] + term[i + 1 : j] + term[j + 1 :] + c
     return x, term
 
@@ -164,8 +164,10 @@ def _einsum(
             x, a = contracted(x, a, y, b, later)
         pairs.append((x, a))
     x, a = pairs[0]
-    x, a = _summed_out(x, a, output)
-    return deliver(transpose(x, [a.index(c) for c in output]), out, "einsum")
+    if len(a) > len(output):
+        x, a = _summed_out(x, a, output)
+    # A view where nothing was summed or multiplied, as NumPy's.
+    return deliver(permuted(x, [a.index(c) for c in output]), out, "einsum")
 
 
 def _order(pairs: Sequence[tuple[Array, str]], output: str) -> list[tuple[int, ...]]:

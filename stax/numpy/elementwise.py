@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import aval_of
-from stax.core.trace import METHODS, fresh
+from stax.core.functionalize import record_view
+from stax.core.trace import METHODS, Tracer, fresh
 from stax.dtypes import is_complex
 from stax.numpy import ufuncs
 from stax.numpy.promotion import as_dtype, coerce
 from stax.numpy.registration import deliver, implements, operand
-from stax.numpy.ufunc_rules import RULES, complex_rint, constant_like
+from stax.numpy.ufunc_rules import complex_rint, constant_like
 from stax.primitives import elementwise as el
 from stax.primitives import transcendental as tr
 from stax.primitives.casts import convert
@@ -57,18 +58,26 @@ def zeros_of(x: Array) -> Array:
 # ---------------------------------------------------------------------------------------- parts
 
 
-@implements(np.real)
+@implements(np.real, shares=True)
 def real(val: Array) -> Array:
-    """The real part."""
+    """The real part; a view."""
     x = operand(val, "real")
-    return el.real(x) if is_complex(aval_of(x).dtype) else x
+    if not is_complex(aval_of(x).dtype):
+        return x
+    return record_view(
+        el.real(x), x, el.real, lambda base, part: el.complex_(part, el.imag(base)), np.real
+    )
 
 
 @implements(np.imag)
 def imag(val: Array) -> Array:
-    """The imaginary part, zero for real values."""
+    """The imaginary part, a view; zero for real values."""
     x = operand(val, "imag")
-    return el.imag(x) if is_complex(aval_of(x).dtype) else zeros_of(x)
+    if not is_complex(aval_of(x).dtype):
+        return zeros_of(x)
+    return record_view(
+        el.imag(x), x, el.imag, lambda base, part: el.complex_(el.real(base), part), np.imag
+    )
 
 
 @implements(np.angle)
@@ -216,23 +225,21 @@ def _nan_to_num(x: Array, nan: Any, posinf: Any, neginf: Any) -> Array:
     return el.select(_infinite(x, True), as_dtype(low, dtype), x)
 
 
-@implements(np.nan_to_num)
+@implements(np.nan_to_num, shares=True)
 def nan_to_num(
     x: Array, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Array:
-    """`x` with NaN and the infinities replaced."""
-    return _nan_to_num(operand(x, "nan_to_num"), nan, posinf, neginf)
+    """`x` with NaN and the infinities replaced, in place with `copy=False`."""
+    value = operand(x, "nan_to_num")
+    result = _nan_to_num(value, nan, posinf, neginf)
+    return result if copy or not isinstance(value, Tracer) else deliver(result, value, "nan_to_num")
 
 
 # --------------------------------------------------------------------------------------- methods
 
 
-def _imag_property(x: Array) -> Array:
-    return el.imag(x) if is_complex(x.dtype) else zeros_of(x)
-
-
-METHODS["real"] = lambda x: el.real(x) if is_complex(x.dtype) else x
-METHODS["imag"] = _imag_property
-METHODS["conj"] = METHODS["conjugate"] = RULES["conjugate"]
+METHODS["real"] = real
+METHODS["imag"] = imag
+METHODS["conj"] = METHODS["conjugate"] = lambda x: el.conj(x) if is_complex(x.dtype) else x
 METHODS["round"] = lambda x, decimals=0, out=None: deliver(_rounded(x, int(decimals)), out, "round")
 METHODS["__round__"] = lambda x, ndigits=None: _rounded(x, int(ndigits or 0))

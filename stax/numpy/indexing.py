@@ -18,7 +18,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.functionalize import assign, record_view
 from stax.core.source import user_source
-from stax.core.trace import METHODS, Tracer
+from stax.core.trace import METHODS, Tracer, fresh
 from stax.errors import (
     ConcretizationError,
     NonConcreteBooleanIndexError,
@@ -419,12 +419,18 @@ def _array_index(shape: Shape, items: list[Any], mode: str, unique: bool) -> Arr
 # --------------------------------------------------------------------------------------- reads
 
 
+def _has_ellipsis(index: Any) -> bool:
+    return index is Ellipsis or (isinstance(index, tuple) and any(i is Ellipsis for i in index))
+
+
 def getitem(x: Any, index: Any) -> Any:
-    """`x[index]`; a view of `x` when the index is basic."""
+    """`x[index]`; a view of `x` when the index is basic, but an element is a value of its own."""
     parsed = parse_index(x.shape, index)
     if isinstance(parsed, ArrayIndex):
         return parsed.read(x)
     assert isinstance(parsed, BasicIndex)
+    if not parsed.result and not _has_ellipsis(index):
+        return fresh(parsed.read(x))  # as NumPy's scalar, which writes to `x` do not reach
     return record_view(parsed.read(x), x, parsed.read, parsed.write, parsed.layout)
 
 

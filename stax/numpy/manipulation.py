@@ -34,6 +34,7 @@ from stax.numpy.registration import (
 )
 from stax.primitives import shapes as sh
 from stax.primitives import views as vw
+from stax.primitives.indexing import scatter
 from stax.primitives.shapes import slice_axis
 
 __all__ = [
@@ -514,21 +515,40 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(getitem(x, (*lead, i)) for i in range(x.shape[k]))
 
 
-@implements(np.diagonal)
-def diagonal(a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """The diagonal of two axes, last in the result; as `numpy.diagonal`."""
-    x = operand(a, "diagonal")
-    i, j = axes_tuple((axis1, axis2), len(x.shape), "diagonal")
+def diagonal_view(x: Array, offset: int, i: int, j: int, writable: bool) -> Array:
+    """The diagonal of axes `i` and `j`, last in the result, as a view."""
     rows, columns = x.shape[i], x.shape[j]
     start_row, start_column = max(-offset, 0), max(offset, 0)
     count = max(0, min(rows - start_row, columns - start_column))
     order = [k for k in range(len(x.shape)) if k not in (i, j)] + [i, j]
-    x = vw.transpose(x, order)
-    rest = x.shape[:-2]
+    rest = [x.shape[k] for k in order[:-2]]
     # Element (r, c) is at r * columns + c: the diagonal is a stride of columns + 1.
-    flat = vw.reshape(x, (*rest, rows * columns))
-    first = start_row * columns + start_column
-    if count == 0:
-        return slice_axis(flat, len(rest), 0, 0)
-    last = first + (count - 1) * (columns + 1) + 1
-    return slice_axis(flat, len(rest), first, last, columns + 1)
+    first = start_row * columns + start_column if count else 0
+    last = first + (count - 1) * (columns + 1) + 1 if count else 0
+
+    def flat(value: Any) -> Any:
+        return vw.reshape(vw.transpose(value, order), (*rest, rows * columns))
+
+    def read(value: Any) -> Any:
+        return slice_axis(flat(value), len(rest), first, last, columns + 1)
+
+    def write(base: Any, new: Any) -> Any:
+        places = np.arange(first, last, columns + 1)
+        axis = len(rest)
+        moved = vw.move_axis(flat(base), axis, 0)
+        moved = scatter(moved, vw.move_axis(new, axis, 0), [places], [0], "set")
+        whole = vw.reshape(vw.move_axis(moved, 0, axis), (*rest, rows, columns))
+        return vw.transpose(whole, np.argsort(order).tolist())
+
+    def layout(array: Any) -> Any:
+        return array.diagonal(offset, i, j)
+
+    return record_view(read(x), x, read, write if writable else None, layout)
+
+
+@implements(np.diagonal)
+def diagonal(a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """The diagonal of two axes, last in the result, as a read-only view; as `numpy.diagonal`."""
+    x = operand(a, "diagonal")
+    i, j = axes_tuple((axis1, axis2), len(x.shape), "diagonal")
+    return diagonal_view(x, offset, i, j, writable=False)

@@ -25,6 +25,7 @@ from stax.numpy import (
     selection,
     statistics,
 )
+from stax.numpy.flat_view import FlatView
 from stax.numpy.indexing import fitted
 from stax.numpy.promotion import asarray_dtype
 from stax.numpy.registration import check_device
@@ -130,11 +131,6 @@ def transposed(self: Tracer) -> Array:
     return manipulation.transpose(self)
 
 
-def flat(self: Tracer) -> Array:
-    """The elements in row-major order, as a view."""
-    return manipulation.ravel(self)
-
-
 def copy(self: Tracer, order: str = "C") -> Array:
     """A copy, which writes to the original do not reach."""
     return fresh(self)
@@ -164,7 +160,7 @@ METHODS.update(
         "view": view,
         "T": transposed,
         "mT": manipulation.matrix_transpose,
-        "flat": flat,
+        "flat": FlatView,
         "copy": copy,
         "block_until_ready": block_until_ready,
         "device": lambda self: "cpu",

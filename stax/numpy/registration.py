@@ -17,7 +17,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.functionalize import assign
 from stax.core.source import user_source
-from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, Tracer, located
+from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, Tracer, fresh, located
 from stax.dtypes import WEAK_DTYPES, DType, bfloat16, float8_e4m3fn
 from stax.errors import (
     AxisError,
@@ -48,16 +48,24 @@ def holds_tracer(values: Sequence[Any]) -> bool:
     return False
 
 
+def is_among(value: Any, values: Sequence[Any]) -> bool:
+    """True when `value` is a tracer and one of `values`, or of a list or tuple among them."""
+    if not isinstance(value, Tracer):
+        return False
+    return any(v is value or (isinstance(v, list | tuple) and is_among(value, v)) for v in values)
+
+
 def holds_extension(values: Sequence[Any]) -> bool:
     """True when an array of a dtype that NumPy itself does not sum well is among `values`."""
     return any(getattr(value, "dtype", None) in _EXTENSIONS for value in values)
 
 
-def implements(*functions: Any, halves: bool = False) -> Callable[[F], F]:
+def implements(*functions: Any, halves: bool = False, shares: bool = False) -> Callable[[F], F]:
     """Make the decorated function the traced version of NumPy's `functions`.
 
     The first is called when nothing is traced.  With `halves` it is not called for bfloat16 and
-    float8 arrays, which NumPy would accumulate in their own precision.
+    float8 arrays, which NumPy would accumulate in their own precision.  With `shares` NumPy's
+    function may return its argument itself, so that a write to one is seen in the other.
     """
     plain = functions[0]
 
@@ -72,10 +80,12 @@ def implements(*functions: Any, halves: bool = False) -> Callable[[F], F]:
             ):
                 return plain(*args, **kwargs)
             try:
-                return traced(*args, **kwargs)
+                result = traced(*args, **kwargs)
             except StaxError as error:
                 located(error, plain.__name__, user_source())
                 raise
+            # A function that had nothing to do still gives a new array, as NumPy's does.
+            return result if shares or not is_among(result, args) else fresh(result)
 
         for function in functions:
             ARRAY_FUNCTIONS[function] = public

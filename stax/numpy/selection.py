@@ -76,6 +76,12 @@ Array = Any
 INT64 = np.dtype(np.int64)
 
 
+def known_places(value: Any, op: str) -> Any:
+    """The NumPy value of positions along an axis; an empty list has no dtype to go by."""
+    places = known(value, op)
+    return places.astype(np.int64) if places.size == 0 and not hasattr(value, "dtype") else places
+
+
 def known(value: Any, op: str) -> Any:
     """The NumPy value of an argument that decides a shape.
 
@@ -341,7 +347,7 @@ def insert(arr: Array, obj: Any, values: Any, axis: Any = None) -> Array:
     k = axis_index(axis, len(x.shape), "insert")
     n = x.shape[k]
     # NumPy itself says where old and new elements go, from an array of positions.
-    at = obj if isinstance(obj, slice) else known(obj, "insert")
+    at = obj if isinstance(obj, slice) else known_places(obj, "insert")
     marks = np.insert(np.arange(n), at, -1)
     fresh = marks < 0
     count = int(fresh.sum())
@@ -374,7 +380,7 @@ def delete(arr: Array, obj: Any, axis: Any = None) -> Array:
     if axis is None:
         x, axis = vw.reshape(x, (aval_of(x).size,)), 0
     k = axis_index(axis, len(x.shape), "delete")
-    at = obj if isinstance(obj, slice) else known(obj, "delete")
+    at = obj if isinstance(obj, slice) else known_places(obj, "delete")
     return along(x, np.delete(np.arange(x.shape[k]), at), k)
 
 

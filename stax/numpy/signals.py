@@ -209,7 +209,7 @@ def sort_complex(a: Any) -> Array:
     return np.sort(converted(x, kind))
 
 
-@implements(np.trim_zeros)
+@implements(np.trim_zeros, shares=True)
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     """A vector without leading and trailing zeros, whose places must be known while tracing."""
     x = operand(filt, "trim_zeros")

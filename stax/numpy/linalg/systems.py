@@ -143,7 +143,7 @@ def matrix_rank(A: Array, tol: Any = None, hermitian: bool = False, *, rtol: Any
     return rd.count_nonzero(greater(values, tol), axis=-1)
 
 
-@implements(np.linalg.matrix_power)
+@implements(np.linalg.matrix_power, shares=True)
 def matrix_power(a: Array, n: int) -> Array:
     """The n-th power of square matrices, negative n included; as `numpy.linalg.matrix_power`."""
     power = operator.index(n)

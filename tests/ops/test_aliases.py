@@ -1,0 +1,136 @@
+"""What shares memory with what: a write to a result or to its operand, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stax
+import stax.numpy as snp
+
+SHARED = [
+    "np.atleast_1d(x)", "np.atleast_3d(x)", "x.real", "np.real(x)", "x.conj()", "x.view()", "x[:]",
+    "x[...]", "x[None]", "x[1, ...]", "x[1]", "x.T", "x.T.T", "np.flip(x)", "np.fliplr(x)",
+    "np.rot90(x, 0)", "np.split(x, 1)[0]", "np.array_split(x, 3)[1]", "np.hsplit(x, 1)[0]",
+    "np.unstack(x)[0]", "np.ravel(x)", "x.reshape(9)", "np.squeeze(x[None])",
+    "np.moveaxis(x, 0, 1)", "np.rollaxis(x, 1)", "np.swapaxes(x, 0, 0)", "np.expand_dims(x, 0)",
+    "np.matrix_transpose(x)", "np.nan_to_num(x, copy=False)", "np.astype(x, x.dtype, copy=False)",
+    "np.einsum('ij->ij', x)", "np.einsum('ij->ji', x)", "np.einsum('ii->i', x)",
+    "np.linalg.matrix_power(x, 1)", "x.reshape(-1)[1:]", "x.astype(x.dtype, copy=False)",
+]  # fmt: skip
+READ_ONLY = ["np.diagonal(x)", "x.diagonal(1)", "np.diag(x)", "np.broadcast_to(x, (2, 3, 3))"]
+APART = [
+    "x.copy()", "x.flatten()", "x.astype(x.dtype)", "np.array_equal(x, x) * x", "+x", "x + 0",
+    "x * 1", "x ** 1", "np.positive(x)", "np.conj(x)", "x.round()", "np.round(x)", "np.roll(x, 0)",
+    "np.nan_to_num(x)", "np.concatenate([x])", "np.vstack([x])", "np.hstack([x])",
+    "np.dstack([x])", "np.block([x])", "np.stack([x])", "np.append(x, x[:0], axis=0)",
+    "np.pad(x, 0)", "np.tile(x, 1)", "np.repeat(x, 1, axis=0)", "np.sum(x, axis=())",
+    "np.max(x, axis=())", "np.mean(x, axis=())", "np.cumsum(x[:1], axis=0)", "np.sort(x)",
+    "np.clip(x, None, 10)", "np.where(True, x, x)", "np.triu(x, -9)", "np.tril(x, 9)",
+    "np.delete(x, [], axis=0)", "np.insert(x, [], 0, axis=0)", "np.resize(x, x.shape)",
+    "np.maximum(x, x)", "np.take(x, [0], axis=0)", "x[[0]]", "x[True]", "x.flat[0:2]",
+    "x[np.arange(3)]", "np.compress([True] * 3, x, axis=0)", "np.select([x == x], [x])",
+    "np.fft.fftshift(x, axes=())", "np.ldexp(x, 0)", "np.unwrap(x, discont=99.0)", "np.fix(x)",
+    "np.einsum('ij,->ij', x, 1.0)", "np.tensordot(x, 1.0, 0)",
+]  # fmt: skip
+SCALARS = [
+    "x[0, 0]", "x[-1, -1]", "x[(1, 2)]", "x[1][2]", "x.flat[4]", "x.T[0, 1].T", "list(x[1])[0]",
+]  # fmt: skip
+
+
+def outcome(source, which):
+    make = eval(f"lambda x: {source}", {"np": np})
+
+    def run(given):
+        x = given * 1.0
+        y = make(x)
+        if which == "result":
+            y[...] = y * 2 + 7
+        else:
+            x[...] = x * 3 + 9
+        return x, y
+
+    return run
+
+
+@pytest.mark.filterwarnings("ignore:.*cop")
+@pytest.mark.parametrize("which", ["result", "operand"])
+@pytest.mark.parametrize("source", SHARED + APART)
+def test_writes_reach_what_numpy_lets_them_reach(source, which):
+    run = outcome(source, which)
+    given = np.arange(1.0, 10).reshape(3, 3)
+    want = run(given)
+    for got in (stax.jvp(run, (given,), (given,))[0], stax.jit(run)(given)):
+        np.testing.assert_array_equal(got[0], want[0])
+        np.testing.assert_array_equal(got[1], want[1])
+
+
+@pytest.mark.parametrize("source", READ_ONLY)
+def test_read_only_views(source):
+    given = np.arange(1.0, 10).reshape(3, 3)
+    with pytest.raises(ValueError, match="read-only"):
+        outcome(source, "result")(given)
+    with pytest.raises(stax.MutationError, match="read-only"):
+        stax.jit(outcome(source, "result"))(given)
+    run = outcome(source, "operand")
+    for got, want in zip(stax.jit(run)(given), run(given), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("source", SCALARS)
+def test_an_element_keeps_its_value(source):
+    run = outcome(source, "operand")
+    given = np.arange(1.0, 10).reshape(3, 3)
+    want = run(given)
+    assert stax.jit(run)(given)[1] == want[1]
+    assert stax.grad(lambda x: run(x)[1])(given).sum() == 1
+
+
+def test_elements_are_exchanged():
+    def exchanged(x):
+        x = x * 1.0
+        for i in range(2):
+            kept = x[i]
+            x[i] = x[3 - i]
+            x[3 - i] = kept
+        return x
+
+    np.testing.assert_array_equal(stax.jit(exchanged)(np.arange(4.0)), [3, 2, 1, 0])
+    np.testing.assert_array_equal(stax.jacrev(exchanged)(np.arange(4.0)), np.eye(4)[::-1])
+
+
+def parts(x):
+    z = x * (1 + 0j)
+    z.real[0] = 5.0
+    z.imag = np.arange(3.0)
+    np.imag(z)[2] += 1.0
+    return z
+
+
+def flat(x):
+    y = (x * 1.0).reshape(3, 1) + snp.zeros(2)
+    z = y.T
+    z.flat[1] = 7.0
+    z.flat[4:] = [8.0, 9.0]
+    kept = z.flat[0]
+    z.flat = z.flat.copy() * 2
+    return y, z, kept, np.sum(z.flat), np.add(z.flat, 1), sum(z.flat), len(z.flat)
+
+
+@pytest.mark.parametrize("program", [parts, flat])
+def test_parts_and_flat_write_through(program):
+    x = np.arange(1.0, 4)
+    for got, want in zip(stax.jit(program)(x), program(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_real_array_has_no_imaginary_part_to_set():
+    def wrong(x):
+        y = x * 1.0
+        y.imag = 1.0
+        return y
+
+    with pytest.raises(TypeError, match="imaginary"):
+        wrong(np.ones(2))
+    with pytest.raises(stax.DtypeError, match="imaginary"):
+        stax.jit(wrong)(np.ones(2))
