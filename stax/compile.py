@@ -21,6 +21,7 @@ from stax.backends.c.cache import warn_degraded_once
 from stax.backends.c.dispatch import Dispatcher, SlowPath, make_dispatcher, set_trace_depth
 from stax.backends.c.nested import REGISTER_BYTES
 from stax.backends.c.program import CProgram, ProgramSource, emit_program
+from stax.backends.c.routines import has_routine
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
 from stax.config import options as process_options
@@ -489,7 +490,7 @@ def _scheduled(
     `carried` are the positions of inputs that a loop around it carries: its first outputs.
     """
     with _timed(times, "lower"):
-        lowered = lower(late_updates(flat), device, options.materialise)
+        lowered = lower(late_updates(flat), device, options.materialise, has_routine)
     nested: dict[str, list[Lowered]] = {}
     for buffer in lowered.computed:
         if isinstance(buffer, ExternBuffer) and buffer.call not in nested:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,8 +81,11 @@ class LoweredGraph:
 class Lowering:
     """What a row's `lower` rule may ask for while its equation is lowered."""
 
-    def __init__(self, table: BufferTable) -> None:
+    def __init__(
+        self, table: BufferTable, has_routine: Callable[[str], bool] = lambda name: False
+    ) -> None:
         self.table = table
+        self.has_routine = has_routine
         self.eqn: Eqn | None = None
         self.notes: list[FallbackNote] = []
 
@@ -114,6 +117,26 @@ class Lowering:
         made = self.table.add_extern(kind, inputs, results, params, self.origins)
         return tuple(BufferTensor(b) for b in made)
 
+    def library(
+        self,
+        routine: str,
+        nodes: Sequence[TensorNode],
+        sizes: Sequence[int],
+        results: Sequence[tuple[Sequence[int], np.dtype]] | None = None,
+    ) -> Any:
+        """The present equation by a routine of the target; NotImplemented where it has none.
+
+        `results` are the shapes and types of the results where they are not the equation's.
+        """
+        eqn = self.eqn
+        assert eqn is not None
+        if self.device != "cpu" or not self.has_routine(routine):
+            return NotImplemented
+        params = {"eqn": eqn, "op": eqn.op, "routine": routine, "sizes": tuple(sizes)}
+        results = results or [(v.shape, v.dtype) for v in eqn.outputs]
+        made = self.call("library", [self.row_major(n) for n in nodes], results, params)
+        return made if eqn.prim.multi else made[0]
+
     def nested(
         self,
         kind: str,
@@ -139,7 +162,7 @@ class Lowering:
         memory = self.realize(node)
         if memory.layout is None or not memory.layout.is_contiguous:
             copy = Pointwise(memory.shape, memory.loader(), memory.dtype)
-            buffer = self.table.add_computed(copy, self.origins, "row-major for a nested program")
+            buffer = self.table.add_computed(copy, self.origins, "row-major for a call")
             memory = BufferTensor(buffer, self.table.pin(buffer))
         return memory
 
@@ -167,15 +190,21 @@ def constant_node(value: Any, dtype: np.dtype) -> LoopTensor:
     return LoopTensor(Pointwise((), lambda index: ops.constant(item, dtype), dtype))
 
 
-def lower(graph: Graph, device: str = "cpu", mode: str = "default") -> LoweredGraph:
+def lower(
+    graph: Graph,
+    device: str = "cpu",
+    mode: str = "default",
+    has_routine: Callable[[str], bool] = lambda name: False,
+) -> LoweredGraph:
     """The buffers of `graph`.
 
     Args:
       device: "cpu" or "cuda", which chooses the materialisation thresholds.
       mode: "default", "all" (write every value) or "none" (inline wherever possible).
+      has_routine: whether the processor has the library routine of a name.
     """
     table = BufferTable(device, mode)
-    context = Lowering(table)
+    context = Lowering(table, has_routine)
     result = LoweredGraph(table, fallbacks=context.notes)
     env: dict[Var, TensorNode] = {}
     for var in graph.inputs:

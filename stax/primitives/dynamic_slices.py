@@ -14,7 +14,6 @@ import numpy as np
 
 from stax.core.aval import Aval, aval_of
 from stax.core.primitive import (
-    FALLBACK,
     NONLINEAR,
     ZERO_DERIVATIVE,
     Linear,
@@ -24,7 +23,7 @@ from stax.core.primitive import (
 )
 from stax.core.trace import bind1
 from stax.errors import DtypeError, ShapeError
-from stax.loops import rules
+from stax.loops import library, rules
 from stax.primitives.casts import convert
 from stax.primitives.elementwise import add, clamp, le, lt
 from stax.primitives.families_arrays import batch_size, no_cost, output_cost
@@ -237,7 +236,7 @@ searchsorted_p = Primitive(
     jvp=ZERO_DERIVATIVE,
     transpose=NONLINEAR,
     batch=_search_batch,
-    lower=FALLBACK,
+    lower=library.searchsorted,
     cost=output_cost,
     recompute=Recompute.EXPENSIVE,
 )

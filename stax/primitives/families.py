@@ -206,6 +206,7 @@ def elementwise(
     jvp: Rule | None = None,
     scalar: str | Function | None = "",
     widens: bool = True,
+    lower: Rule | None = None,
     weight: float = 1.0,
 ) -> tuple[Primitive, Function]:
     """A row for an elementwise operation, and the function that binds it.
@@ -224,6 +225,7 @@ def elementwise(
       scalar: how one element is computed in loop bodies: the name of a scalar operation (that of
         the row by default), a function over `ops`, or None for the NumPy fallback.
       widens: whether an element of a half type may be computed in float32 and rounded.
+      lower: replaces the rule made from `scalar`.
       weight: operations per element.
     """
 
@@ -283,7 +285,7 @@ def elementwise(
         jvp=partials if isinstance(partials, Sentinel) else (jvp or partial_sum),
         transpose=transposes if isinstance(transposes, Sentinel) else transpose,
         batch=batch,
-        lower=pointwise_rule(name if scalar == "" else scalar, typed, widens),
+        lower=lower or pointwise_rule(name if scalar == "" else scalar, typed, widens),
         cost=elementwise_cost(weight),
         recompute=Recompute.CHEAP,
     )

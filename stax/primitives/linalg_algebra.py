@@ -219,10 +219,11 @@ def matrix_row(
     impl: Rule,
     jvp: Rule | Sentinel,
     transpose: Rule | Sentinel = NONLINEAR,
+    lower: Rule | Sentinel = FALLBACK,
     multi: bool = False,
     cost: Rule = cubic_cost,
 ) -> Primitive:
-    """A row over stacks of matrices, computed by LAPACK."""
+    """A row over stacks of matrices, computed by LAPACK; without `lower` from Python only."""
 
     def batch(args: Any, dims: Any, **params: Any) -> tuple[Any, Any]:
         size = batch_size(args, dims)
@@ -246,7 +247,7 @@ def matrix_row(
         jvp=jvp,
         transpose=transpose,
         batch=batch,
-        lower=FALLBACK,
+        lower=lower,
         cost=cost,
         recompute=Recompute.EXPENSIVE,
         multi=multi,

@@ -14,7 +14,6 @@ import numpy as np
 
 from stax.core.aval import Aval
 from stax.core.primitive import (
-    FALLBACK,
     NONLINEAR,
     ZERO_DERIVATIVE,
     Primitive,
@@ -24,6 +23,8 @@ from stax.core.primitive import (
 from stax.core.trace import bind, bind1
 from stax.dtypes import is_complex
 from stax.errors import ShapeError
+from stax.loops import library
+from stax.loops.library import matrix_routine
 from stax.primitives import elementwise as el
 from stax.primitives.families_arrays import output_cost
 from stax.primitives.linalg_algebra import (
@@ -71,6 +72,7 @@ cholesky_p = matrix_row(
     abstract_eval=_cholesky_aval,
     impl=lambda a: np.linalg.cholesky(a),
     jvp=_cholesky_jvp,
+    lower=matrix_routine("cholesky"),
 )
 
 
@@ -117,6 +119,7 @@ lu_p = matrix_row(
     abstract_eval=_lu_aval,
     impl=lambda a: per_matrix(lu_matrix, a),
     jvp=_lu_jvp,
+    lower=matrix_routine("lu", wide=False),
     multi=True,
 )
 
@@ -157,7 +160,7 @@ permutation_p = Primitive(
     jvp=ZERO_DERIVATIVE,
     transpose=NONLINEAR,
     batch=_permutation_batch,
-    lower=FALLBACK,
+    lower=library.permutation,
     cost=output_cost,
     recompute=Recompute.EXPENSIVE,
 )
@@ -215,7 +218,14 @@ def _imaginary(x: Any) -> Any:
     return scaled(el.sub(x, el.conj(x)), 0.5)
 
 
-qr_p = matrix_row("qr", abstract_eval=_qr_aval, impl=_qr_impl, jvp=_qr_jvp, multi=True)
+qr_p = matrix_row(
+    "qr",
+    abstract_eval=_qr_aval,
+    impl=_qr_impl,
+    jvp=_qr_jvp,
+    lower=matrix_routine("qr", "complete"),
+    multi=True,
+)
 
 
 def qr(a: Any, complete: bool = False) -> tuple[Any, Any]:

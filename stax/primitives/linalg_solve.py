@@ -16,6 +16,7 @@ from stax.core.aval import Aval
 from stax.core.primitive import Linear, Zero
 from stax.core.trace import bind, bind1
 from stax.errors import ShapeError
+from stax.loops.library import matrix_routine
 from stax.primitives import elementwise as el
 from stax.primitives.linalg_algebra import (
     check_stack,
@@ -65,6 +66,7 @@ solve_p = matrix_row(
     impl=lambda a, b: np.linalg.solve(a, b),
     jvp=_solve_jvp,
     transpose=_solve_transpose,
+    lower=matrix_routine("solve"),
 )
 
 
@@ -130,6 +132,9 @@ triangular_p = matrix_row(
     impl=_triangular_impl,
     jvp=_triangular_jvp,
     transpose=_triangular_transpose,
+    lower=matrix_routine(
+        "triangular_solve", "left", "lower", "transposed", "conjugated", "unit", wide=False
+    ),
 )
 
 
@@ -179,6 +184,7 @@ inv_p = matrix_row(
     abstract_eval=_square_aval("inv"),
     impl=lambda a: np.linalg.inv(a),
     jvp=_inv_jvp,
+    lower=matrix_routine("inv"),
 )
 
 
@@ -290,7 +296,11 @@ def _det_aval(a: Aval) -> Aval:
 
 
 det_p = matrix_row(
-    "det", abstract_eval=_det_aval, impl=lambda a: np.asarray(np.linalg.det(a)), jvp=_det_jvp
+    "det",
+    abstract_eval=_det_aval,
+    impl=lambda a: np.asarray(np.linalg.det(a)),
+    jvp=_det_jvp,
+    lower=matrix_routine("det"),
 )
 
 
@@ -319,6 +329,7 @@ slogdet_p = matrix_row(
     abstract_eval=_slogdet_aval,
     impl=lambda a: tuple(np.asarray(v) for v in np.linalg.slogdet(a)),
     jvp=_slogdet_jvp,
+    lower=matrix_routine("slogdet"),
     multi=True,
 )
 

@@ -16,6 +16,7 @@ import numpy as np
 from stax.core.aval import Aval
 from stax.core.trace import bind, bind1
 from stax.dtypes import is_complex
+from stax.loops.library import matrix_routine
 from stax.primitives import elementwise as el
 from stax.primitives.casts import convert
 from stax.primitives.linalg_algebra import (
@@ -78,6 +79,7 @@ eigh_p = matrix_row(
     abstract_eval=_eigh_aval,
     impl=lambda a, *, lower: tuple(np.linalg.eigh(a, "L" if lower else "U")),
     jvp=_eigh_jvp,
+    lower=matrix_routine("eigh", "lower"),
     multi=True,
 )
 
@@ -105,6 +107,7 @@ eigvalsh_p = matrix_row(
     abstract_eval=_eigvalsh_aval,
     impl=lambda a, *, lower: np.linalg.eigvalsh(a, "L" if lower else "U"),
     jvp=_eigvalsh_jvp,
+    lower=matrix_routine("eigvalsh", "lower"),
 )
 
 
@@ -242,6 +245,7 @@ svd_p = matrix_row(
     abstract_eval=_svd_aval,
     impl=lambda a, *, full: tuple(np.linalg.svd(a, full)),
     jvp=_svd_jvp,
+    lower=matrix_routine("svd", "full"),
     multi=True,
 )
 
@@ -266,6 +270,7 @@ svdvals_p = matrix_row(
     abstract_eval=_svdvals_aval,
     impl=lambda a: np.linalg.svd(a, compute_uv=False),
     jvp=_svdvals_jvp,
+    lower=matrix_routine("svdvals"),
 )
 
 

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import Aval, aval_of
-from stax.core.primitive import FALLBACK, NONLINEAR, Primitive, Recompute, Zero
+from stax.core.primitive import NONLINEAR, Primitive, Recompute, Zero
 from stax.core.trace import bind
 from stax.errors import ShapeError
+from stax.loops import library
 from stax.primitives.families_arrays import batch_size, check_axes
 from stax.primitives.indexing import gather
 from stax.primitives.shapes import iota
@@ -78,7 +79,7 @@ sort_p = Primitive(
     jvp=_sort_jvp,
     transpose=NONLINEAR,
     batch=_sort_batch,
-    lower=FALLBACK,
+    lower=library.sort,
     cost=_sort_cost,
     recompute=Recompute.EXPENSIVE,
     multi=True,

@@ -16,6 +16,7 @@ import numpy as np
 
 from stax.core.primitive import ZERO_DERIVATIVE
 from stax.errors import NonDifferentiableError
+from stax.loops.library import ufunc_routine
 from stax.primitives.elementwise import (
     add,
     div,
@@ -60,7 +61,7 @@ def scipy_row(
         family="special",
         accepts=accepts,
         partials=partials,
-        scalar=None,
+        lower=ufunc_routine(scipy),
         weight=weight,
     )[1]
 

@@ -18,10 +18,10 @@ from stax.loops.buffers import ExternBuffer
 
 KINDS = ("conv", "conv_swapped")
 TAGS = ("f32", "f64")
+ADDRESSES = tuple(f"{k}_{t}" for k in KINDS for t in TAGS)
 
 # The integers that describe a convolution, in the order of the C structure below.
 _SIZES = ("groups", "images", "channels", "taken", "filters")
-_CALL_MARK = "/* convolution */"
 _SPATIAL = ("extents", "window", "strides", "holes", "framed")
 
 _HEADER = """\
@@ -247,7 +247,7 @@ def convolution_source() -> str:
 
 @functools.cache
 def convolutions() -> tuple[Library, tuple[int, ...]]:
-    """The loaded routines and their addresses, in the order (kind, type).
+    """The loaded routines and their addresses, in the order of `ADDRESSES`.
 
     Raises:
       CompilerNotFoundError: there is no working compiler.
@@ -255,28 +255,28 @@ def convolutions() -> tuple[Library, tuple[int, ...]]:
     library = require_toolchain().load(
         PREAMBLE + convolution_source(), opt="-O2", extra=("-ffp-contract=fast",)
     )
-    return library, tuple(library.address(f"stax_{k}_{t}") for k in KINDS for t in TAGS)
+    return library, tuple(library.address(f"stax_{name}") for name in ADDRESSES)
 
 
-def call_statement(buffer: ExternBuffer, names: dict[str, str], first_slot: int, code: int) -> str:
-    """The statement of a program that calls a routine; `code` is returned when memory is short."""
+def routine_of(buffer: ExternBuffer) -> str:
+    """The name of the routine that computes a result, one of `ADDRESSES`."""
+    return f"{buffer.extern_kind}_{'f32' if buffer.dtype.itemsize == 4 else 'f64'}"
+
+
+def call_statement(buffer: ExternBuffer, names: dict[str, str], slot: int, code: int) -> str:
+    """The statement of a program that calls the routine at a slot of its table.
+
+    The program returns `code` when memory is short.
+    """
     p = buffer.params
-    tag = TAGS.index("f32" if buffer.dtype.itemsize == 4 else "f64")
-    slot = first_slot + KINDS.index(buffer.extern_kind) * len(TAGS) + tag
-    ct = ("float", "double")[tag]
+    ct = "float" if buffer.dtype.itemsize == 4 else "double"
     sizes = [str(p.get(k, 0)) for k in _SIZES]
     sizes += ["{" + ", ".join(map(str, p[k])) + "}" for k in _SPATIAL]
     image, kernel = (f"{names[i.buffer]} + {i.layout.offset}" for i in buffer.inputs)
     signature = f"int32_t (*)(const void *, const {ct} *, const {ct} *, {ct} *)"
     return (
-        f"{_CALL_MARK}\n"
         "{ struct { int64_t n[5], e[3], k[3], s[3], d[3], f[3], threads; } sizes = {\n"
         f"        {{{', '.join(sizes[:5])}}}, {', '.join(sizes[5:])}, ctx->threads }};\n"
         f"      if ((({signature})ctx->products[{slot}])(&sizes, {image}, {kernel}, "
         f"{names[buffer.name]})) {{ code = {code}; goto done; }} }}"
     )
-
-
-def needs_convolutions(text: str) -> bool:
-    """Whether a program's text calls one of the routines."""
-    return _CALL_MARK in text

@@ -50,6 +50,15 @@ class Fallback:
 
 
 @dataclass(frozen=True)
+class RoutineCall:
+    """A call of a library routine, which may fail: its name, the operation, and its source."""
+
+    routine: str
+    op: str
+    source: str
+
+
+@dataclass(frozen=True)
 class Image:
     """A program: `functions` and the statements `body` in C, and what they refer to by number."""
 
@@ -62,6 +71,8 @@ class Image:
     fallbacks: tuple[Fallback, ...] = ()
     checks: tuple[tuple[str, tuple[int, ...]], ...] = ()  # (name, extents) of each kernel
     checked: tuple[CheckedIndex, ...] = ()
+    routines: tuple[str, ...] = ()  # by name, in the order of their slots
+    calls: tuple[RoutineCall, ...] = ()
 
     @property
     def text(self) -> str:

@@ -22,12 +22,13 @@ import numpy as np
 from stax.backends.c import forks
 from stax.backends.c.convolution import KINDS as CONVOLUTION_KINDS
 from stax.backends.c.convolution import call_statement as convolution_call
-from stax.backends.c.convolution import convolutions, needs_convolutions
+from stax.backends.c.convolution import routine_of as convolution_routine
 from stax.backends.c.emit import emit_kernel
 from stax.backends.c.frame import KernelSource
-from stax.backends.c.image import BITS, Fallback, Image, Operand, Type, nbytes
+from stax.backends.c.image import BITS, Fallback, Image, Operand, RoutineCall, Type, nbytes
 from stax.backends.c.nested import NestedFunction, Program, nested_call
-from stax.backends.c.support import GEMM_TAGS as PRODUCT_TYPES
+from stax.backends.c.routines import PRODUCTS, address, failure
+from stax.backends.c.routines import call_statement as routine_call
 from stax.backends.c.support import support
 from stax.backends.c.toolchain import require_toolchain
 from stax.backends.c.vecmath import (
@@ -69,6 +70,7 @@ typedef void (*stax_product_f64)(int64_t, int, int, int64_t, int64_t, int64_t, c
 """
 _OUT_OF_MEMORY = -1
 _FALLBACK_FAILED = -2
+_ROUTINE_FAILED = -16  # and below, by the number of the call
 LONG_BYTES = 64 * 1024
 
 
@@ -101,6 +103,8 @@ class ProgramSource:
     constants: list[ConstBuffer]
     fallbacks: list[Fallback] = field(default_factory=list)
     checked: list[CheckedIndex] = field(default_factory=list)
+    routines: list[str] = field(default_factory=list)
+    calls: list[RoutineCall] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -120,6 +124,8 @@ class ProgramSource:
             tuple(self.fallbacks),
             tuple((k.name, tuple(k.checks)) for k in self.kernels),
             tuple(self.checked),
+            tuple(self.routines),
+            tuple(self.calls),
         )
 
 
@@ -156,6 +162,8 @@ def emit_program(program: Program) -> ProgramSource:
         printer.constants,
         printer.fallbacks,
         printer.checked,
+        printer.routines,
+        printer.calls,
     )
 
 
@@ -168,6 +176,8 @@ class _Printer:
         self.definitions: list[str] = []
         self.constants: list[ConstBuffer] = []
         self.fallbacks: list[Fallback] = []
+        self.routines = list(PRODUCTS)
+        self.calls: list[RoutineCall] = []
         self.checked: list[CheckedIndex] = []
         self.blocks = 0
 
@@ -198,7 +208,7 @@ class _Printer:
                     place = workspace(step, call.work) if call.work else "0"
                     calls.append(call.text.replace("@work@", place))
                 else:
-                    calls.append(_call_text(lowered, item, self.fallbacks, names))
+                    calls.append(self.call(lowered, item, names))
                 continue
             source = emit_kernel(item, dtypes, functools.partial(uses.escapes, step=step))
             function, number = self.kernel(source, prefix)
@@ -216,6 +226,39 @@ class _Printer:
         self.constants += [b for b in table if isinstance(b, ConstBuffer)]
         body = "\n".join([declared, *("    " + call for call in calls)])
         return re.sub(r"@(work_\d+)@", lambda m: str(plan.offsets[m[1]]), body), plan
+
+    def slot(self, routine: str) -> int:
+        """The place of a routine in the program's table."""
+        if routine not in self.routines:
+            self.routines.append(routine)
+        return self.routines.index(routine)
+
+    def call(self, lowered: LoweredGraph, item: CallStep, names: dict[str, str]) -> str:
+        """The statement of a call that is not a loop or a branch."""
+        written = [lowered.table[n] for n in item.writes]
+        results = [b for b in written if isinstance(b, ExternBuffer)]
+        first = results[0]
+        if first.extern_kind == "matmul":
+            return _product_text(first, names)
+        if first.extern_kind in CONVOLUTION_KINDS:
+            slot = self.slot(convolution_routine(first))
+            return convolution_call(first, names, slot, _OUT_OF_MEMORY)
+        if first.extern_kind == "library":
+            failed, routine = _ROUTINE_FAILED - len(self.calls), first.params["routine"]
+            eqn = first.params["eqn"]
+            self.calls.append(RoutineCall(routine, eqn.op, eqn.source))
+            return routine_call(results, names, self.slot(routine), failed, _OUT_OF_MEMORY)
+        number = len(self.fallbacks)
+        operands = tuple(Operand.of(i, lowered.table[i.buffer]) for i in first.inputs)
+        types = tuple((b.shape, b.dtype) for b in results)
+        self.fallbacks.append(Fallback(first.params["eqn"], operands, types))
+        pointers = [f"(void *){names[i.buffer]}" for i in first.inputs]
+        pointers += [f"(void *){names[b.name]}" for b in results]
+        return (
+            f"{{ void *list[] = {{ {', '.join(pointers)} }};\n"
+            f"      if (ctx->fallback({number}, list)) "
+            f"{{ code = {_FALLBACK_FAILED}; goto done; }} }}"
+        )
 
     def kernel(self, source: KernelSource, prefix: str) -> tuple[str, int]:
         """The function of a kernel, shared by those of equal text, and the kernel's number."""
@@ -335,32 +378,6 @@ def _declare(lowered: LoweredGraph, plan: ArenaPlan, names: dict[str, str], cons
     return "\n".join(lines)
 
 
-def _call_text(
-    lowered: LoweredGraph,
-    item: CallStep,
-    fallbacks: list[Fallback],
-    names: dict[str, str],
-) -> str:
-    results = [lowered.table[n] for n in item.writes]
-    first = results[0]
-    assert isinstance(first, ExternBuffer)
-    if first.extern_kind == "matmul":
-        return _product_text(first, names)
-    if first.extern_kind in CONVOLUTION_KINDS:
-        return convolution_call(first, names, len(PRODUCT_TYPES), _OUT_OF_MEMORY)
-    number = len(fallbacks)
-    made = [b for b in results if isinstance(b, ExternBuffer)]
-    operands = tuple(Operand.of(i, lowered.table[i.buffer]) for i in first.inputs)
-    results_types = tuple((b.shape, b.dtype) for b in made)
-    fallbacks.append(Fallback(first.params["eqn"], operands, results_types))
-    pointers = [f"(void *){names[i.buffer]}" for i in first.inputs]
-    pointers += [f"(void *){names[b.name]}" for b in made]
-    return (
-        f"{{ void *list[] = {{ {', '.join(pointers)} }};\n"
-        f"      if (ctx->fallback({number}, list)) {{ code = {_FALLBACK_FAILED}; goto done; }} }}"
-    )
-
-
 def _product_text(buffer: ExternBuffer, names: dict[str, str]) -> str:
     p = buffer.params
     b, m, n, k = p["b"], p["m"], p["n"], p["k"]
@@ -410,9 +427,7 @@ class CProgram:
         constants = (ctypes.c_void_p * max(len(self._keep), 1))(
             *(a.ctypes.data for a in self._keep)
         )
-        addresses = shared.products
-        if needs_convolutions(text):
-            addresses = (*addresses, *convolutions()[1])
+        addresses = [address(name) for name in image.routines]
         products = (ctypes.c_void_p * len(addresses))(*addresses)
         self._failure = threading.local()
         callback = _FALLBACK_TYPE(self._fallback)
@@ -477,6 +492,8 @@ class CProgram:
             error = self._failure.error
             self._failure.error = None
             raise error
+        if code <= _ROUTINE_FAILED:
+            raise failure(self.image.calls[_ROUTINE_FAILED - code])
         message, op, where = self.image.failure(code)
         raise OutOfBoundsError(
             message,

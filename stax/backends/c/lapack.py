@@ -1,0 +1,399 @@
+"""Linear algebra in C: the LAPACK that NumPy brought along, called matrix by matrix.
+
+Input: nothing.  Output: C text of `stax_<routine>_<type>`, and the table of LAPACK's addresses that
+it is bound to.  A stack of matrices is shared out between threads.  The
+routines get the matrices as NumPy hands them over, column by column, and so give NumPy's bits,
+with NumPy's signs of eigenvectors; only triangular work (cholesky, triangular_solve) reads the
+rows where they lie, as the columns of the transposed problem.  A result other than 0 is -1 when
+memory is short, 1 when LAPACK says that the matrix does not allow it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+from stax.backends.c.gemm import find_blas
+
+TAGS = {"f32": ("float", "s"), "f64": ("double", "d")}
+FUNCTIONS = ("potrf", "gesv", "getrf", "trsm", "geqrf", "orgqr", "syevd", "gesdd")
+_DOUBLE_ROUTINES = "cholesky solve inv det slogdet qr eigh eigvalsh svd svdvals".split()
+ROUTINES = (
+    *(f"{routine}_{tag}" for routine in ("lu", "triangular_solve") for tag in TAGS),
+    *(f"{routine}_f64" for routine in _DOUBLE_ROUTINES),
+)
+
+_HEADER = """\
+extern void *malloc(size_t);
+extern void free(void *);
+extern void *memcpy(void *, const void *, size_t);
+extern double log(double);
+extern double exp(double);
+typedef @integer stax_int;
+static void *const *stax_lapack;
+void stax_bind_lapack(void *const *table) { stax_lapack = table; }
+/* One matrix of a stack: sizes, workspace, operands and results, its number. */
+typedef int (*stax_matrix_work)(const int64_t *, char *, void *const *, int64_t);
+static int32_t stax_each(const int64_t *s, int32_t threads, void *const *p, stax_matrix_work one,
+        int64_t bytes, int64_t operations) {
+    int32_t failed = 0;
+    if (threads > s[0]) threads = (int32_t)s[0];
+#pragma omp parallel num_threads(threads) if (threads > 1 && s[0] * operations > 200000)
+    {
+        char *work = malloc((size_t)bytes + 64);
+        if (!work) failed = -1;
+        else {
+            char *start = (char *)(((uintptr_t)work + 63) & ~(uintptr_t)63);
+#pragma omp for schedule(static)
+            for (int64_t i = 0; i < s[0]; i++)
+                if (!failed) {
+                    int info = one(s, start, p, i);
+                    if (info) failed = info < 0 ? info : 1;
+                }
+            free(work);
+        }
+    }
+    return failed;
+}
+"""
+
+# What SciPy computes in the type of the matrices.
+_TYPED = """\
+/* to[j, i] = from[i, j] of a row-major m by n matrix; the rows of `to` are `ld` apart. */
+static void stax_turn_@t(const @ct *restrict from, int64_t m, int64_t n, int64_t step,
+        @ct *restrict to, int64_t ld) {
+    for (int64_t i0 = 0; i0 < m; i0 += 16)
+        for (int64_t j0 = 0; j0 < n; j0 += 16) {
+            int64_t i1 = i0 + 16 < m ? i0 + 16 : m, j1 = j0 + 16 < n ? j0 + 16 : n;
+            for (int64_t j = j0; j < j1; j++)
+                for (int64_t i = i0; i < i1; i++) to[j * ld + i] = from[i * step + j];
+        }
+}
+typedef void (*stax_getrf_@t)(const stax_int *, const stax_int *, @ct *, const stax_int *,
+    stax_int *, stax_int *);
+typedef void (*stax_trsm_@t)(const char *, const char *, const char *, const char *,
+    const stax_int *, const stax_int *, const @ct *, const @ct *, const stax_int *, @ct *,
+    const stax_int *, size_t, size_t, size_t, size_t);
+#define STAX_LAPACK(name) ((stax_##name##_@t)stax_lapack[STAX_@T_##name])
+
+/* sizes: stack, m, n; packed factors, exchanges from 0, the permutation */
+static int stax_lu_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n;
+    @ct *a = (@ct *)work;
+    stax_int *pivots = (stax_int *)(a + m * n + (m * n & 1)), rows = m, columns = n, info = 0;
+    int32_t *exchanged = (int32_t *)p[2] + i * k, *order = (int32_t *)p[3] + i * m;
+    stax_turn_@t((const @ct *)p[0] + i * m * n, m, n, n, a, m);
+    STAX_LAPACK(getrf)(&rows, &columns, a, &rows, pivots, &info);
+    stax_turn_@t(a, n, m, m, (@ct *)p[1] + i * m * n, n);
+    for (int64_t j = 0; j < m; j++) order[j] = (int32_t)j;
+    for (int64_t j = 0; j < k; j++) {
+        int32_t other = (int32_t)pivots[j] - 1, here = order[j];
+        exchanged[j] = other;
+        order[j] = order[other];
+        order[other] = here;
+    }
+    return info < 0;
+}
+int32_t stax_lu_@t(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t m = s[1], n = s[2];
+    int64_t bytes = (m * n + 1) * (int64_t)sizeof(@ct) + (m + n) * (int64_t)sizeof(stax_int);
+    return stax_each(s, threads, p, stax_lu_one_@t, bytes, m * n * ((m < n ? m : n) + 16));
+}
+
+/* sizes: stack, n, n, rows and columns of b, left, lower, transposed, conjugated, unit */
+static int stax_triangular_solve_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
+    int64_t n = s[1], rows = s[3], columns = s[4];
+    @ct *out = (@ct *)p[2] + i * rows * columns, one = 1;
+    stax_int height = columns, width = rows, size = n;
+    (void)work;
+    memcpy(out, (const @ct *)p[1] + i * rows * columns, (size_t)(rows * columns) * sizeof(@ct));
+    STAX_LAPACK(trsm)(s[5] ? "R" : "L", s[6] ? "U" : "L", s[7] ? "T" : "N", s[9] ? "U" : "N",
+        &height, &width, &one, (const @ct *)p[0] + i * n * n, &size, out, &height, 1, 1, 1, 1);
+    return 0;
+}
+int32_t stax_triangular_solve_@t(const int64_t *s, int32_t threads, void *const *p) {
+    return stax_each(s, threads, p, stax_triangular_solve_one_@t, 0,
+                     s[1] * (s[3] * s[4] + 64));
+}
+
+#undef STAX_LAPACK
+"""
+
+# What NumPy computes in double precision, whatever the type of the matrices.
+_DOUBLE = """\
+typedef void (*stax_potrf_f64)(const char *, const stax_int *, double *, const stax_int *,
+    stax_int *, size_t);
+typedef void (*stax_gesv_f64)(const stax_int *, const stax_int *, double *, const stax_int *,
+    stax_int *, double *, const stax_int *, stax_int *);
+typedef void (*stax_geqrf_f64)(const stax_int *, const stax_int *, double *, const stax_int *,
+    double *, double *, const stax_int *, stax_int *);
+typedef void (*stax_orgqr_f64)(const stax_int *, const stax_int *, const stax_int *, double *,
+    const stax_int *, const double *, double *, const stax_int *, stax_int *);
+typedef void (*stax_syevd_f64)(const char *, const char *, const stax_int *, double *,
+    const stax_int *, double *, double *, const stax_int *, stax_int *, const stax_int *,
+    stax_int *, size_t, size_t);
+typedef void (*stax_gesdd_f64)(const char *, const stax_int *, const stax_int *, double *,
+    const stax_int *, double *, double *, const stax_int *, double *, const stax_int *, double *,
+    const stax_int *, stax_int *, stax_int *, size_t);
+#define STAX_LAPACK(name) ((stax_##name##_f64)stax_lapack[STAX_F64_##name])
+
+/* sizes: stack, n, n; the rows of the lower triangle are the columns of an upper one */
+static int stax_cholesky_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+    int64_t n = s[1];
+    const double *a = (const double *)p[0] + i * n * n;
+    double *out = (double *)p[1] + i * n * n;
+    stax_int size = n, info = 0;
+    (void)work;
+    for (int64_t r = 0; r < n; r++) {
+        for (int64_t c = 0; c <= r; c++) out[r * n + c] = a[r * n + c];
+        for (int64_t c = r + 1; c < n; c++) out[r * n + c] = 0;
+    }
+    STAX_LAPACK(potrf)("U", &size, out, &size, &info, 1);
+    return info != 0;
+}
+int32_t stax_cholesky_f64(const int64_t *s, int32_t threads, void *const *p) {
+    return stax_each(s, threads, p, stax_cholesky_one_f64, 0, s[1] * s[1] * (s[1] + 16));
+}
+
+/* sizes: stack, n, n, n, k */
+static int stax_solve_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+    int64_t n = s[1], k = s[4];
+    double *a = (double *)work, *b = a + n * n;
+    stax_int *pivots = (stax_int *)(b + n * k + (n * (n + k) & 1)), size = n, columns = k, info = 0;
+    stax_turn_f64((const double *)p[0] + i * n * n, n, n, n, a, n);
+    stax_turn_f64((const double *)p[1] + i * n * k, n, k, k, b, n);
+    STAX_LAPACK(gesv)(&size, &columns, a, &size, pivots, b, &size, &info);
+    stax_turn_f64(b, k, n, n, (double *)p[2] + i * n * k, k);
+    return info != 0;
+}
+int32_t stax_solve_f64(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t n = s[1], k = s[4];
+    int64_t bytes = (n * (n + k) + 1) * (int64_t)sizeof(double) + n * (int64_t)sizeof(stax_int);
+    return stax_each(s, threads, p, stax_solve_one_f64, bytes, n * n * (n + 2 * k + 16));
+}
+
+/* sizes: stack, n, n */
+static int stax_inv_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+    int64_t n = s[1];
+    double *a = (double *)work, *b = a + n * n;
+    stax_int *pivots = (stax_int *)(b + n * n), size = n, info = 0;
+    stax_turn_f64((const double *)p[0] + i * n * n, n, n, n, a, n);
+    for (int64_t j = 0; j < n * n; j++) b[j] = 0;
+    for (int64_t j = 0; j < n; j++) b[j * n + j] = 1;
+    STAX_LAPACK(gesv)(&size, &size, a, &size, pivots, b, &size, &info);
+    stax_turn_f64(b, n, n, n, (double *)p[1] + i * n * n, n);
+    return info != 0;
+}
+int32_t stax_inv_f64(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t n = s[1];
+    int64_t bytes = 2 * n * n * (int64_t)sizeof(double) + n * (int64_t)sizeof(stax_int);
+    return stax_each(s, threads, p, stax_inv_one_f64, bytes, n * n * (3 * n + 16));
+}
+
+/* sizes: stack, n, n; the sign of the determinant and the logarithm of its size */
+static void stax_signed_log_f64(const int64_t *s, char *work, const double *from, double *sign,
+        double *logarithm) {
+    int64_t n = s[1];
+    double *a = (double *)work, total = 0;
+    stax_int *pivots = (stax_int *)(a + n * n + (n * n & 1)), size = n, info = 0;
+    int odd = 0;
+    stax_turn_f64(from, n, n, n, a, n);
+    STAX_LAPACK(getrf)(&size, &size, a, &size, pivots, &info);
+    if (info > 0) {
+        *sign = 0;
+        *logarithm = -(double)__builtin_inf();
+        return;
+    }
+    for (int64_t j = 0; j < n; j++) odd ^= pivots[j] != j + 1;
+    for (int64_t j = 0; j < n; j++) {
+        double x = a[j * n + j];
+        if (x < 0) { odd ^= 1; x = -x; }
+        total += log(x);
+    }
+    *sign = odd ? -1 : 1;
+    *logarithm = total;
+}
+static int stax_slogdet_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+    stax_signed_log_f64(s, work, (const double *)p[0] + i * s[1] * s[1], (double *)p[1] + i,
+                       (double *)p[2] + i);
+    return 0;
+}
+static int stax_det_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+    double sign, logarithm;
+    stax_signed_log_f64(s, work, (const double *)p[0] + i * s[1] * s[1], &sign, &logarithm);
+    ((double *)p[1])[i] = sign * exp(logarithm);
+    return 0;
+}
+static int64_t stax_det_bytes_f64(int64_t n) {
+    return (n * n + 1) * (int64_t)sizeof(double) + n * (int64_t)sizeof(stax_int);
+}
+int32_t stax_slogdet_f64(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t n = s[1];
+    return stax_each(s, threads, p, stax_slogdet_one_f64, stax_det_bytes_f64(n), n * n * (n + 16));
+}
+int32_t stax_det_f64(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t n = s[1];
+    return stax_each(s, threads, p, stax_det_one_f64, stax_det_bytes_f64(n), n * n * (n + 16));
+}
+
+/* sizes: stack, m, n, complete */
+static int64_t stax_qr_room_f64(const int64_t *s) {
+    stax_int m = s[1], n = s[2], k = m < n ? m : n, q = s[3] ? m : k, info = 0, ask = -1;
+    double first = 0, second = 0, none = 0;
+    STAX_LAPACK(geqrf)(&m, &n, &none, &m, &none, &first, &ask, &info);
+    STAX_LAPACK(orgqr)(&m, &q, &k, &none, &m, &none, &second, &ask, &info);
+    return (int64_t)(first > second ? first : second);
+}
+static int stax_qr_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n, q = s[3] ? m : k;
+    int64_t wide = n > q ? n : q;
+    double *a = (double *)work, *scale = a + m * wide, *room = scale + k;
+    double *right = (double *)p[2] + i * q * n;
+    stax_int rows = m, columns = n, kept = k, made = q, info = 0, length = stax_qr_room_f64(s);
+    stax_turn_f64((const double *)p[0] + i * m * n, m, n, n, a, m);
+    STAX_LAPACK(geqrf)(&rows, &columns, a, &rows, scale, room, &length, &info);
+    if (info) return 1;
+    for (int64_t r = 0; r < q; r++)
+        for (int64_t c = 0; c < n; c++) right[r * n + c] = c >= r ? a[c * m + r] : 0;
+    STAX_LAPACK(orgqr)(&rows, &made, &kept, a, &rows, scale, room, &length, &info);
+    stax_turn_f64(a, q, m, m, (double *)p[1] + i * m * q, q);
+    return info != 0;
+}
+int32_t stax_qr_f64(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n, q = s[3] ? m : k;
+    int64_t bytes = (m * (n > q ? n : q) + k + stax_qr_room_f64(s)) * (int64_t)sizeof(double);
+    return stax_each(s, threads, p, stax_qr_one_f64, bytes, 3 * m * n * (k + 16));
+}
+
+/* sizes: stack, n, n, lower; values and, when `vectors`, vectors */
+static int stax_spectrum_f64(const int64_t *s, char *work, const double *from, int vectors,
+        double *values, double *out) {
+    int64_t n = s[1];
+    double *a = (double *)work, *w = a + n * n, ask_room = 0;
+    stax_int size = n, info = 0, ask = -1, ask_integers = 0;
+    const char *job = vectors ? "V" : "N", *half = s[3] ? "L" : "U";
+    STAX_LAPACK(syevd)(job, half, &size, a, &size, w, &ask_room, &ask, &ask_integers, &ask, &info,
+                       1, 1);
+    stax_int length = (stax_int)ask_room, count = ask_integers;
+    char *room = malloc((size_t)length * sizeof(double) + (size_t)count * sizeof(stax_int) + 64);
+    if (!room) return -1;
+    stax_int *integers = (stax_int *)room;
+    double *reals = (double *)(integers + count + (count & 1));
+    stax_turn_f64(from, n, n, n, a, n);
+    STAX_LAPACK(syevd)(job, half, &size, a, &size, w, reals, &length, integers, &count, &info,
+                       1, 1);
+    free(room);
+    memcpy(values, w, (size_t)n * sizeof(double));
+    if (vectors) stax_turn_f64(a, n, n, n, out, n);
+    return info != 0;
+}
+static int stax_eigh_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+    int64_t n = s[1];
+    return stax_spectrum_f64(s, work, (const double *)p[0] + i * n * n, 1, (double *)p[1] + i * n,
+                            (double *)p[2] + i * n * n);
+}
+static int stax_eigvalsh_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+    int64_t n = s[1];
+    const double *from = (const double *)p[0] + i * n * n;
+    return stax_spectrum_f64(s, work, from, 0, (double *)p[1] + i * n, 0);
+}
+int32_t stax_eigh_f64(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t n = s[1], bytes = n * (n + 1) * (int64_t)sizeof(double);
+    return stax_each(s, threads, p, stax_eigh_one_f64, bytes, 9 * n * n * (n + 16));
+}
+int32_t stax_eigvalsh_f64(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t n = s[1], bytes = n * (n + 1) * (int64_t)sizeof(double);
+    return stax_each(s, threads, p, stax_eigvalsh_one_f64, bytes, 2 * n * n * (n + 16));
+}
+
+/* sizes: stack, m, n, full; u, values and vt, or the values alone when there is no u */
+static int stax_singular_f64(const int64_t *s, char *work, const double *from, double *u,
+        double *values, double *vt) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n;
+    int64_t left = u ? (s[3] ? m : k) : 1, right = u ? (s[3] ? n : k) : 1;
+    double *a = (double *)work, *w = a + m * n, *us = w + k, *vs = us + (u ? m * left : 1);
+    double ask_room = 0;
+    stax_int rows = m, columns = n, ldv = right, info = 0, ask = -1;
+    const char *job = u ? (s[3] ? "A" : "S") : "N";
+    stax_int integers_one = 0;
+    STAX_LAPACK(gesdd)(job, &rows, &columns, a, &rows, w, us, &rows, vs, &ldv, &ask_room, &ask,
+                       &integers_one, &info, 1);
+    stax_int length = (stax_int)ask_room;
+    char *room = malloc((size_t)length * sizeof(double) + (size_t)(8 * k) * sizeof(stax_int));
+    if (!room) return -1;
+    stax_int *integers = (stax_int *)room;
+    double *reals = (double *)(integers + 8 * k);
+    stax_turn_f64(from, m, n, n, a, m);
+    STAX_LAPACK(gesdd)(job, &rows, &columns, a, &rows, w, us, &rows, vs, &ldv, reals, &length,
+                       integers, &info, 1);
+    free(room);
+    memcpy(values, w, (size_t)k * sizeof(double));
+    if (u) {
+        stax_turn_f64(us, left, m, m, u, left);
+        stax_turn_f64(vs, n, right, right, vt, n);
+    }
+    return info != 0;
+}
+static int stax_svd_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n, left = s[3] ? m : k, right = s[3] ? n : k;
+    const double *from = (const double *)p[0] + i * m * n;
+    return stax_singular_f64(s, work, from, (double *)p[1] + i * m * left, (double *)p[2] + i * k,
+                             (double *)p[3] + i * right * n);
+}
+static int stax_svdvals_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n;
+    const double *from = (const double *)p[0] + i * m * n;
+    return stax_singular_f64(s, work, from, 0, (double *)p[1] + i * k, 0);
+}
+int32_t stax_svd_f64(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n;
+    int64_t bytes = (m * n + k + m * m + n * n) * (int64_t)sizeof(double);
+    return stax_each(s, threads, p, stax_svd_one_f64, bytes, 9 * m * n * (k + 16));
+}
+int32_t stax_svdvals_f64(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n;
+    int64_t bytes = (m * n + k + 2) * (int64_t)sizeof(double);
+    return stax_each(s, threads, p, stax_svdvals_one_f64, bytes, 2 * m * n * (k + 16));
+}
+"""
+
+# (prefix, suffix, bits of an integer) of Fortran names, by the library's naming of cblas.
+_NAMINGS = (("scipy_", "_64_", 64), ("scipy_", "_", 32), ("", "_64_", 64), ("", "_", 32))
+
+
+@functools.cache
+def lapack_table() -> tuple[int, tuple[int, ...]] | None:
+    """Bits of LAPACK's integers, and the addresses of its functions for each type; None without.
+
+    Only the library that matrix products use is looked into: one that NumPy loaded, as a rule.
+    """
+    blas = find_blas()
+    if blas is None:
+        return None
+    for prefix, suffix, bits in _NAMINGS:
+        if bits != blas.integer_bits:
+            continue
+        table: list[int] = []
+        for _, letter in TAGS.values():
+            for function in FUNCTIONS:
+                try:
+                    entry = getattr(blas.handle, f"{prefix}{letter}{function}{suffix}")
+                except AttributeError:
+                    break
+                table.append(ctypes.cast(entry, ctypes.c_void_p).value or 0)
+        if len(table) == len(TAGS) * len(FUNCTIONS):
+            return bits, tuple(table)
+    return None
+
+
+def lapack_source(bits: int) -> str:
+    """C text of the routines for a LAPACK with integers of so many bits.
+
+    It needs `vecmath.PREAMBLE` before it and exports `stax_bind_lapack(void *const *table)`, to be
+    called once with the addresses of `lapack_table`.
+    """
+    slots = [f"STAX_{t.upper()}_{f}" for t in TAGS for f in FUNCTIONS]
+    parts = [f"enum {{ {', '.join(slots)} }};\n", _HEADER.replace("@integer", f"int{bits}_t")]
+    for tag, (ct, _) in TAGS.items():
+        parts.append(_TYPED.replace("@ct", ct).replace("@T", tag.upper()).replace("@t", tag))
+    return "".join([*parts, _DOUBLE])

@@ -1,0 +1,181 @@
+"""The library routines that a program may call, whatever computes them.
+
+Input: the name of a routine.  Output: whether this machine has it, its address, and the statement
+of a program that calls it.  There are three sources: our own C (sorting), the LAPACK that NumPy
+brought along, and the loops of SciPy's universal functions.  All but the last have one signature:
+
+    int32_t routine(const int64_t *sizes, int32_t threads, void *const *pointers)
+
+`pointers` are the operands, then the results, dense and row-major.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from stax.backends.c import lapack, sorting
+from stax.backends.c.convolution import ADDRESSES as CONVOLUTIONS
+from stax.backends.c.convolution import convolutions
+from stax.backends.c.image import RoutineCall
+from stax.backends.c.support import GEMM_TAGS, support
+from stax.backends.c.toolchain import Library, require_toolchain
+from stax.backends.c.vecmath import PREAMBLE
+from stax.errors import StaxError
+from stax.loops.buffers import ExternBuffer
+from stax.loops.library import UFUNC
+
+PRODUCTS = tuple(f"product_{t}" for t in GEMM_TAGS)
+
+
+@functools.cache
+def has_routine(name: str) -> bool:
+    """Whether a program of this machine may call the routine."""
+    if name.startswith(UFUNC):
+        return _ufunc_loop(name) is not None
+    if name in lapack.ROUTINES:
+        return lapack.lapack_table() is not None
+    return name in PRODUCTS or name in CONVOLUTIONS or name in sorting.ROUTINES
+
+
+@functools.cache
+def address(name: str) -> int:
+    """The address of a routine; of a pair (loop, data) for a universal function.
+
+    Raises:
+      CompilerNotFoundError: there is no working compiler.
+      StaxError: a program made elsewhere needs a library that is not here.
+    """
+    if not has_routine(name):
+        raise StaxError(
+            f"a compiled program calls {name}, which is not installed here",
+            hint="install SciPy as where the program was compiled, or compile it anew",
+        )
+    if name in PRODUCTS:
+        return support().products[PRODUCTS.index(name)]
+    if name in CONVOLUTIONS:
+        return convolutions()[1][CONVOLUTIONS.index(name)]
+    if name.startswith(UFUNC):
+        found = _ufunc_loop(name)
+        assert found is not None  # `has_routine`
+        return ctypes.addressof(found)
+    if name in lapack.ROUTINES:
+        return _lapack_library().address(f"stax_{name}")
+    return _sorting_library().address(f"stax_{name}")
+
+
+@functools.cache
+def _sorting_library() -> Library:
+    return require_toolchain().load(PREAMBLE + sorting.sorting_source(), opt="-O2")
+
+
+_bound: list[Any] = []  # tables that C code points to
+
+
+@functools.cache
+def _lapack_library() -> Library:
+    found = lapack.lapack_table()
+    assert found is not None
+    bits, entries = found
+    library = require_toolchain().load(PREAMBLE + lapack.lapack_source(bits), opt="-O2")
+    table = (ctypes.c_void_p * len(entries))(*entries)
+    _bound.append(table)
+    library.handle.stax_bind_lapack(ctypes.cast(table, ctypes.c_void_p))
+    return library
+
+
+# ------------------------------------------------------------------------- universal functions
+
+
+class _UFuncHead(ctypes.Structure):
+    """The documented beginning of NumPy's PyUFuncObject."""
+
+    _fields_ = (
+        ("refcount", ctypes.c_ssize_t),
+        ("type", ctypes.c_void_p),
+        ("nin", ctypes.c_int),
+        ("nout", ctypes.c_int),
+        ("nargs", ctypes.c_int),
+        ("identity", ctypes.c_int),
+        ("functions", ctypes.POINTER(ctypes.c_void_p)),
+        ("data", ctypes.POINTER(ctypes.c_void_p)),
+        ("ntypes", ctypes.c_int),
+    )
+
+
+@functools.cache
+def _ufunc_loop(name: str) -> Any:
+    """The pair (loop, data) of a name such as `ufunc:gammainc:dd->d`; None if SciPy has none."""
+    _, function, types = name.split(":")
+    try:
+        # Functions that SciPy wraps for the sake of their arguments have a name of its own there.
+        space = import_module("scipy.special")
+        inner = import_module("scipy.special._ufuncs")
+    except ImportError:
+        return None
+    ufunc = getattr(inner, f"_{function}", None) or getattr(space, function, None)
+    if not isinstance(ufunc, np.ufunc) or types not in ufunc.types:
+        return None
+    head = _UFuncHead.from_address(id(ufunc))
+    if (head.nin, head.nout, head.ntypes) != (ufunc.nin, ufunc.nout, ufunc.ntypes):
+        return None  # another layout than the documented one
+    place = ufunc.types.index(types)
+    loop, data = head.functions[place], head.data[place]
+    return (ctypes.c_void_p * 2)(loop, data) if loop else None
+
+
+# ----------------------------------------------------------------------------------- the call
+
+FAILURES: dict[str, tuple[type[Exception], str]] = {
+    "cholesky": (np.linalg.LinAlgError, "Matrix is not positive definite"),
+    "solve": (np.linalg.LinAlgError, "Singular matrix"),
+    "inv": (np.linalg.LinAlgError, "Singular matrix"),
+    "eigh": (np.linalg.LinAlgError, "Eigenvalues did not converge"),
+    "eigvalsh": (np.linalg.LinAlgError, "Eigenvalues did not converge"),
+    "svd": (np.linalg.LinAlgError, "SVD did not converge"),
+    "svdvals": (np.linalg.LinAlgError, "SVD did not converge"),
+    "permutation": (IndexError, "an exchange names a row that is not there"),
+}
+
+
+def failure(call: RoutineCall) -> Exception:
+    """The error of a routine that could not do its work: NumPy's, with the user's line."""
+    kind, text = FAILURES.get(
+        call.routine.rpartition("_")[0] or call.routine, (np.linalg.LinAlgError, "LAPACK failed")
+    )
+    return kind(f"{text}\n  operation: {call.op}\n  at: {call.source or '?'}")
+
+
+def call_statement(
+    results: Sequence[ExternBuffer], names: Mapping[str, str], slot: int, failed: int, short: int
+) -> str:
+    """The statement of a program that calls the routine at a slot of its table.
+
+    The program returns `failed` when the routine cannot do its work, `short` without memory.
+    """
+    first = results[0]
+    sizes = ", ".join(map(str, first.params["sizes"]))
+    inputs = [f"(void *)({names[i.buffer]} + {i.layout.offset})" for i in first.inputs]
+    outputs = [f"(void *){names[b.name]}" for b in results]
+    pointers = ", ".join([*inputs, *outputs])
+    if first.params["routine"].startswith(UFUNC):
+        dtypes = [*(i.dtype for i in first.inputs), *(b.dtype for b in results)]
+        steps = [str(d.itemsize) for d in dtypes]
+        return (
+            f"{{ void **loop = ctx->products[{slot}], *pointers[] = {{ {pointers} }};\n"
+            f"      intptr_t count = {sizes}, steps[] = {{ {', '.join(steps)} }};\n"
+            "      ((void (*)(void **, const intptr_t *, const intptr_t *, void *))loop[0])"
+            "(pointers, &count, steps, loop[1]); }"
+        )
+    return (
+        f"{{ static const int64_t sizes[] = {{ {sizes} }};\n"
+        f"      void *pointers[] = {{ {pointers} }};\n"
+        "      int32_t bad = ((int32_t (*)(const int64_t *, int32_t, void *const *))"
+        f"ctx->products[{slot}])(sizes, ctx->threads, pointers);\n"
+        f"      if (bad) {{ code = bad < 0 ? {short} : {failed}; goto done; }} }}"
+    )

@@ -1,0 +1,117 @@
+"""Calls of library routines: whole-array work that no loop nest of ours does as well.
+
+Input: the operands of an equation.  Output: `lower` rules that hand them, row-major in memory, to a
+routine of the target: code compiled once for the machine (sorting) or found in a library that is
+loaded already (LAPACK, the loops of SciPy's functions).  The target says which routines it has;
+without one the equation runs by its NumPy implementation, outside compiled code.
+
+A routine is known by its name, for LAPACK with the element type behind it, and takes integers that
+describe the call and the addresses of the operands and of the results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stax.loops.construct import cast
+from stax.loops.scalar_ops import FLOAT32, is_half
+from stax.loops.tensors import TensorNode
+
+if TYPE_CHECKING:
+    from stax.loops.lower import Lowering
+
+Rule = Callable[..., Any]
+UFUNC = "ufunc:"
+# The order in which routines number element types; a Boolean is a byte.
+SORTED_DTYPES = (
+    "uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
+)
+FLOAT64 = np.dtype(np.float64)
+
+
+def sorted_code(dtype: np.dtype) -> int:
+    """The number of an element type for the routines that compare elements."""
+    name = "uint8" if dtype == np.bool_ else dtype.name
+    return SORTED_DTYPES.index(name)
+
+
+def matrix_routine(name: str, *flags: str, wide: bool = True) -> Rule:
+    """The rule that calls the routine `name` on stacks of matrices.
+
+    The routine is told the size of the stack, the extents of each operand's matrices, and the
+    parameters named in `flags`.  `wide` is how NumPy computes: in double precision, rounded to the
+    type of the matrices.  Matrices without elements are left to NumPy.
+    """
+
+    def rule(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Any:
+        assert ctx.eqn is not None
+        dtype = nodes[0].dtype
+        if dtype not in (FLOAT32, FLOAT64) or any(0 in n.shape for n in nodes):
+            return NotImplemented
+        sizes = [math.prod(nodes[0].shape[:-2])]
+        for node in nodes:
+            sizes += node.shape[-2:]
+        sizes += [int(params[f]) for f in flags]
+        if not wide or dtype == FLOAT64:
+            return ctx.library(f"{name}_f{8 * dtype.itemsize}", nodes, sizes)
+        results = [(v.shape, FLOAT64) for v in ctx.eqn.outputs]
+        found = ctx.library(f"{name}_f64", [cast(n, FLOAT64) for n in nodes], sizes, results)
+        if found is NotImplemented:
+            return found
+        return tuple(cast(n, dtype) for n in found) if ctx.eqn.prim.multi else cast(found, dtype)
+
+    return rule
+
+
+def ufunc_routine(name: str) -> Rule:
+    """The rule that calls the loop of SciPy's universal function `name` on whole arrays.
+
+    Half types are computed in float32.
+    """
+
+    def rule(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Any:
+        assert ctx.eqn is not None
+        out = ctx.eqn.outputs[0].aval
+        if out.size == 0:
+            return NotImplemented
+        half = is_half(out.dtype)
+        dtype = FLOAT32 if half else out.dtype
+        wide = [_spread(cast(n, dtype) if half else n, out.shape) for n in nodes]
+        types = "".join(n.dtype.char for n in wide) + "->" + dtype.char
+        found = ctx.library(f"{UFUNC}{name}:{types}", wide, [out.size], [(out.shape, dtype)])
+        return cast(found, out.dtype) if half and found is not NotImplemented else found
+
+    return rule
+
+
+def _spread(node: TensorNode, shape: Sequence[int]) -> TensorNode:
+    """The operand repeated over the shape of the result."""
+    lead = len(shape) - node.ndim
+    return node.reshape((*(1,) * lead, *node.shape)).expand(tuple(shape))
+
+
+def sort(ctx: Lowering, *nodes: TensorNode, axis: int, num_keys: int) -> Any:
+    """Operands of one shape, permuted along an axis by the order of the leading ones."""
+    shape = nodes[0].shape
+    outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    sizes = [outer, shape[axis], inner, num_keys, len(nodes)]
+    sizes += [sorted_code(n.dtype) for n in nodes]
+    return ctx.library("sort", nodes, sizes)
+
+
+def searchsorted(ctx: Lowering, a: TensorNode, v: TensorNode, *, side: str) -> Any:
+    """Where the elements of `v` would be inserted into a sorted vector."""
+    sizes = [a.shape[0], math.prod(v.shape), int(side == "right"), sorted_code(a.dtype)]
+    return ctx.library("searchsorted", [a, v], sizes)
+
+
+def permutation(ctx: Lowering, pivots: TensorNode, *, size: int) -> Any:
+    """The permutations that exchanges of rows make."""
+    if pivots.dtype != np.int32 or 0 in pivots.shape:
+        return NotImplemented
+    sizes = [math.prod(pivots.shape[:-1]), pivots.shape[-1], size]
+    return ctx.library("permutation", [pivots], sizes)
