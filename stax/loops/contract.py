@@ -28,10 +28,18 @@ LIBRARY_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def _has_routine(device: str, x: np.dtype, y: np.dtype, dtype: np.dtype) -> bool:
-    """Whether a device multiplies matrices of these types by a routine of its own."""
-    if device == "cpu" or not is_half(dtype):
-        return dtype in LIBRARY_DTYPES
-    return x == y == dtype
+    """Whether matrices of these types are multiplied by a routine as they lie in memory."""
+    if x != y:
+        return False
+    if device != "cpu" and is_half(x):
+        return dtype == x or dtype == np.float32
+    return x == dtype and dtype in LIBRARY_DTYPES
+
+
+def _converted(node: TensorNode, dtype: np.dtype) -> TensorNode:
+    """The elements in another type."""
+    load = node.loader()
+    return loop_tensor(Pointwise(node.shape, lambda i: ops.cast(load(i), dtype), dtype), [node])
 
 
 Axes = tuple[int, ...]
@@ -56,6 +64,9 @@ def lower_dot(
     left = x.permute((*xb, *xf, *xc))
     right = y.permute((*yb, *yc, *yf))
     known = _has_routine(ctx.device, x.dtype, y.dtype, dtype)
+    if not known and dtype in LIBRARY_DTYPES:
+        left, right = (t if t.dtype == dtype else _converted(t, dtype) for t in (left, right))
+        known = True
     if not known or m == 1 or n == 1 or b * m * n * k <= TINY or k <= 2:
         # An operand that is read many times is read from memory.
         if n > 1 and not left.is_realized:

@@ -18,6 +18,7 @@ from stax.core.trace import bind1
 from stax.dtypes import DType, accumulator
 from stax.errors import DtypeError, ShapeError
 from stax.loops.contract import lower_dot
+from stax.primitives.casts import convert
 from stax.primitives.elementwise import add
 from stax.primitives.families_arrays import check_axes, size_of
 from stax.primitives.views import move_axis, transpose
@@ -95,7 +96,14 @@ def _dot_transpose(
 def _operand_cotangent(
     ct: Any, other: Any, aval: Aval, c: Axes, b: Axes, oc: Axes, ob: Axes, *, first: bool
 ) -> Any:
-    """The cotangent of the operand of type `aval`, whose axes are c, b; the other's are oc, ob."""
+    """The cotangent of the operand of type `aval`, whose axes are c, b; the other's are oc, ob.
+
+    Where a product of halves was asked for in a wider type, its cotangent is of that type: the
+    product is formed there, and rounded to the operand's type at the end.
+    """
+    wide = aval_of(ct).dtype
+    if aval_of(other).dtype != wide:
+        other = convert(other, wide)
     mine = free_axes(aval.ndim, c, b)
     others = free_axes(aval_of(other).ndim, oc, ob)
     n = len(b)
@@ -112,7 +120,8 @@ def _operand_cotangent(
     else:
         out = dot_general(other, ct, ((others, in_ct), (ob, batch)))
         have = [*b, *(c[k] for k in order), *mine]
-    return transpose(out, np.argsort(have).tolist())
+    out = transpose(out, np.argsort(have).tolist())
+    return out if aval.dtype == wide else convert(out, aval.dtype)
 
 
 def _dot_batch(
