@@ -24,6 +24,7 @@ from stax.backends.c.program import CProgram, ProgramSource, emit_program
 from stax.backends.c.routines import has_routine
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
+from stax.config import BACKENDS, PRECISIONS
 from stax.config import options as process_options
 from stax.core.graph import Graph, Var, check_graph
 from stax.core.staging import eval_graph
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from stax.backends.triton.program import TritonSource
     from stax.backends.triton.run import TritonProgram
 
-BACKENDS = ("c", "numpy", "triton")
 REAL_TRIES = 10_000  # equations lowered to measure plans for a memory budget
 MOST_TRIES = 24
 
@@ -71,6 +71,7 @@ class CompileOptions:
     backend: str = "c"
     memory_budget: int | float | str | None = None
     strict: bool = False
+    matmul_precision: str = "highest"
     materialise: str = "default"
     merge: bool = True
     prune: bool = True
@@ -82,21 +83,28 @@ class CompileOptions:
         backend: str | None = None,
         memory_budget: int | float | str | None = None,
         strict: bool | None = None,
+        matmul_precision: str | None = None,
         **switches: Any,
     ) -> CompileOptions:
         """Options with the process's defaults filled in.
 
         Raises:
-          ConfigurationError: the backend is unknown.
+          ConfigurationError: the backend or the precision is unknown.
         """
         process = process_options()
         chosen = backend or process.backend or "c"
         if chosen not in BACKENDS:
             raise ConfigurationError(f"backend={backend!r} is not one of {', '.join(BACKENDS)}")
+        precision = matmul_precision or process.matmul_precision
+        if precision not in PRECISIONS:
+            raise ConfigurationError(
+                f"matmul_precision={precision!r} is not one of {', '.join(PRECISIONS)}"
+            )
         return CompileOptions(
             chosen,
             memory_budget,
             process.strict if strict is None else strict,
+            precision,
             **switches,
         )
 

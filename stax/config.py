@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 BACKENDS = ("c", "numpy", "triton")
+PRECISIONS = ("highest", "tf32")
 DEBUG_FLAGS = ("check", "graph", "loops", "schedule", "source", "keep")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
@@ -142,6 +143,13 @@ class Options:
         doc="Default of `jit`'s `strict`: nothing may run outside compiled code.",
         default=False,
         shown="`0`",
+    )
+    matmul_precision: str = _option(
+        "STAX_MATMUL_PRECISION",
+        read=_one_of(*PRECISIONS),
+        doc="Default of `jit`'s `matmul_precision`: how a device multiplies float32 matrices.",
+        default="highest",
+        shown="`highest`",
     )
     array_methods: bool = _option(
         "STAX_ARRAY_METHODS",

@@ -25,7 +25,10 @@ DotDimensionNumbers = tuple[
 
 
 class Precision(enum.Enum):
-    """How exact a product is to be; every choice here computes in the operands' full precision."""
+    """How exact a product is to be; every choice here computes in the operands' full precision.
+
+    A whole program may ask a device for less: `jit(f, matmul_precision="tf32")`.
+    """
 
     DEFAULT = 0
     HIGH = 1

@@ -88,6 +88,7 @@ def jit(
     memory_budget: int | float | str | None = None,
     write_back: bool = False,
     strict: bool | None = None,
+    matmul_precision: str | None = None,
     inline: bool = False,
 ) -> Any:
     """Return `fun` compiled: traced once per signature, then run as one native program.
@@ -101,6 +102,8 @@ def jit(
       memory_budget: bytes, text such as "512MiB", or a fraction of the save-everything peak.
       write_back: store the final values of written arguments into the caller's arrays.
       strict: raise StrictModeError where something would run outside compiled code.
+      matmul_precision: how a device multiplies float32 matrices: "highest" (default) exactly;
+        "tf32" rounds the operands to 11 bits first, several times as fast.  The CPU is exact.
 
     Raises ConcretizationError where Python needs a traced number, and the errors of the
     operations used, at the first call.
@@ -120,12 +123,13 @@ def jit(
             memory_budget=memory_budget,
             write_back=write_back,
             strict=strict,
+            matmul_precision=matmul_precision,
             inline=inline,
         )
     check_callable(fun, "jit")
     if memory_budget is not None:
         budget_bytes(memory_budget, 1)
-    options = CompileOptions.of(backend=backend, memory_budget=memory_budget, strict=strict)
+    options = CompileOptions.of(backend, memory_budget, strict, matmul_precision)
     nums, names = _as_tuple(static_argnums), _as_tuple(static_argnames)
     function = JitFunction(fun, nums, names, options, write_back)
     return function.dispatcher

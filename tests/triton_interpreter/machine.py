@@ -138,6 +138,19 @@ def _splat(self, kind, value):
     return interpreter.TensorHandle(data, value.dtype.scalar)
 
 
+def _dot(self, a, b, d, input_precision, max_num_imprecise_acc):
+    """A product; bfloat16 lies in the interpreter's memory as 16-bit integers."""
+    left, right = (
+        (x.data.astype(np.uint32) << 16).view(np.float32) if x.dtype == tl.bfloat16 else x.data
+        for x in (a, b)
+    )
+    PRECISIONS.add(str(input_precision))
+    total = np.matmul(left, right, dtype=d.data.dtype) + d.data
+    return interpreter.TensorHandle(total, d.dtype.scalar)
+
+
+PRECISIONS = set()  # what products asked for
+interpreter.InterpreterBuilder.create_dot = _dot
 interpreter.InterpreterBuilder.create_splat = _splat
 interpreter.ReduceOps.generic_reduce = _reduce
 interpreter.ScanOps.generic_scan = _scan

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from stax.backends.c.cache import content_key, load_blob, store_blob
-from stax.backends.triton.cubin import resources
+from stax.backends.triton.cubin import amd_resources, resources
 from stax.backends.triton.kernel import KernelSource
 from stax.backends.triton.prelude import prelude
 from stax.errors import CompilationError, CompilerNotFoundError, DeviceError
 
-FORMAT = "triton-image-4"
+FORMAT = "triton-image-5"
 MODULE = "stax_generated"
 _lock = threading.RLock()
 
@@ -90,6 +90,16 @@ def target_of(device: str) -> tuple[str, int | str, int]:
         f"kernels cannot be compiled for {device!r}",
         hint="use 'cuda:sm_80' or newer (sm_75 at least), or 'hip:gfx942'",
     )
+
+
+SHARED = {"sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_89": 99, "sm_120": 99}
+
+
+def shared_limit(device: str) -> int:
+    """Bytes of shared memory that a block may have on an architecture."""
+    backend, arch, _ = target_of(device)
+    kilobytes = 64 if backend == "hip" else SHARED.get(f"sm_{arch}", 227)
+    return 1024 * kilobytes
 
 
 def loaded_function(name: str, text: str, module: str = MODULE) -> Any:
@@ -168,7 +178,10 @@ def compiled(name: str, source: KernelSource, device: str) -> Image:
     meta = made.metadata
     if backend == "hip":
         code = made.asm["hsaco"]
-        return Image(code, meta.name, meta.shared, meta.num_warps)
+        registers, spilled = amd_resources(made.asm["amdgcn"])
+        return Image(
+            code, meta.name, meta.shared, meta.num_warps, registers=registers, spilled=spilled
+        )
     code = made.asm["cubin"]
     found = resources(code)
     own = sum(map(int, re.findall(r"__local_depot\d+\[(\d+)\]", made.asm["ptx"])))

@@ -1,11 +1,13 @@
-"""What a compiled CUDA kernel says about itself.
+"""What a compiled kernel says about itself.
 
-Input: a cubin, an ELF file.  Output: the offset and size of each parameter, the registers of a
-thread, and the bytes of its stack, which are not 0 when registers spilled to memory.
+Input: a cubin, an ELF file; of an AMD kernel its assembly.  Output: the offset and size of each
+parameter, the registers of a thread, and the bytes of its stack, which are not 0 when registers
+spilled to memory.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 
@@ -76,3 +78,13 @@ def resources(image: bytes) -> Resources:
                 _, ordinal, offset, packed = struct.unpack_from("<IHHI", body)
                 parameters[ordinal] = (offset, packed >> 18)
     return Resources(registers, stack, tuple(parameters[k] for k in sorted(parameters)))
+
+
+def amd_resources(assembly: str) -> tuple[int, int]:
+    """The vector registers of a thread of an AMD kernel, and the bytes of those that spilled."""
+
+    def figure(name: str) -> int:
+        found = re.search(rf"\.{name}:\s+(\d+)", assembly)
+        return int(found[1]) if found else 0
+
+    return figure("vgpr_count"), 4 * figure("vgpr_spill_count")

@@ -35,6 +35,7 @@ int cublasGemmStridedBatchedEx(cublasHandle_t handle, int transa, int transb, in
 NAMES = ("libcublas.so.13", "libcublas.so.12")
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 COMPUTE = {"float32": 68, "float64": 70, "float16": 68, "bfloat16": 68}
+FAST_TF32 = 77
 DEFAULT_ALGORITHM = -1
 WORKSPACE = 32 * 1024 * 1024
 LEAST_FLOPS = 2**24  # below, a launch of our own is as good
@@ -93,12 +94,15 @@ class Cublas:
         first = _matrix(product.right, k, n, own.itemsize, right)
         second = _matrix(product.left, m, k, own.itemsize, left)
         target = result + product.result.offset * out.itemsize
+        compute = COMPUTE[own.name]
+        if own.name == "float32" and product.precision == "tf32":
+            compute = FAST_TF32
         code = self._lib.cublasGemmStridedBatchedEx(
             self._handle, first[0], second[0], n, m, k, self._one[kind],
             ffi.cast("void *", first[1]), TYPES[own.name], first[2], product.right.strides[0],
             ffi.cast("void *", second[1]), TYPES[own.name], second[2], product.left.strides[0],
             self._zero[kind], ffi.cast("void *", target), TYPES[out.name], n, m * n, b,
-            COMPUTE[own.name], DEFAULT_ALGORITHM,
+            compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
         self._check("cublasGemmStridedBatchedEx", int(code))
 

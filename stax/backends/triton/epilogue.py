@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from stax.backends.triton.emit import NestEmitter
 from stax.backends.triton.handler import Axis
 from stax.backends.triton.kernel import KernelSource, Operand
+from stax.backends.triton.scores import Scores
 from stax.backends.triton.templates import (
     LEAST,
     Blocks,
@@ -50,7 +51,10 @@ class Joined:
     kernel: Kernel  # over the rows and columns of the product
 
 
-def joined(order: Sequence[Scheduled], table: BufferTable) -> list[Scheduled | Joined]:
+Step = Scheduled | Scores
+
+
+def joined(order: Sequence[Step], table: BufferTable) -> list[Step | Joined]:
     """The steps with products joined to the first step that reads them, where that is possible."""
     readers: dict[str, list[int]] = {}
     writers: dict[str, list[int]] = {}
@@ -77,7 +81,7 @@ def joined(order: Sequence[Scheduled], table: BufferTable) -> list[Scheduled | J
         if kernel is not None:
             taken[place] = (step, buffer.name, kernel)
     moved = {step for step, _, _ in taken.values()}
-    found: list[Scheduled | Joined] = []
+    found: list[Step | Joined] = []
     for step, item in enumerate(order):
         if step in taken:
             at, name, kernel = taken[step]
@@ -114,21 +118,21 @@ def _over_product(kernel: Kernel, product: ExternBuffer) -> Kernel | None:
     return made
 
 
-def reads_of(item: Scheduled | Joined) -> list[str]:
+def reads_of(item: Step | Joined) -> list[str]:
     """The buffers a step reads from memory that it does not make itself."""
     if isinstance(item, Kernel):
         return [a.buffer for m in item.members for a in m.body.reads]
-    if isinstance(item, CallStep):
+    if isinstance(item, CallStep | Scores):
         return list(item.reads)
     own = [a.buffer for m in item.kernel.members for a in m.body.reads]
     return [*item.call.reads, *(n for n in own if n != item.product)]
 
 
-def writes_of(item: Scheduled | Joined) -> list[str]:
+def writes_of(item: Step | Joined) -> list[str]:
     """The buffers a step writes."""
     if isinstance(item, Kernel):
         return [n for m in item.members for n in m.writes]
-    if isinstance(item, CallStep):
+    if isinstance(item, CallStep | Scores):
         return list(item.writes)
     return [item.product, *(n for m in item.kernel.members for n in m.writes)]
 
@@ -146,7 +150,9 @@ class ProductEmitter(NestEmitter):
         escapes: Callable[[str], bool],
         shrink: int = 0,
         use: Blocks | None = None,
+        precision: str = "ieee",
     ) -> None:
+        self.precision = precision
         self.step = step
         self.operands = operands
         self.own = own
@@ -202,7 +208,9 @@ class ProductEmitter(NestEmitter):
         shape = (1, rows, columns, self.contracted)
         head = [
             *product_head(shape, self.blocks, self.wide),
-            *product_loop(shape, self.operands, (left, right), self.own, self.blocks),
+            *product_loop(
+                shape, self.operands, (left, right), self.own, self.blocks, self.precision
+            ),
             *self.axis_lines(0, f"row * {self.blocks.m} + ", text),
             *self.axis_lines(1, f"column * {self.blocks.n} + ", text),
         ]
@@ -215,7 +223,7 @@ class ProductEmitter(NestEmitter):
         rows, columns = self.step.kernel.space
         own = (self.step, self.operands, self.own, self.contracted, self.dtypes, self.escapes)
         return [
-            ProductEmitter(*own, use=cut).run()[0]
+            ProductEmitter(*own, use=cut, precision=self.precision).run()[0]
             for cut in cut_choices(rows, columns, self.contracted, self.own)
             if cut != self.blocks
         ]
@@ -229,5 +237,6 @@ class ProductEmitter(NestEmitter):
             self.dtypes,
             self.escapes,
             shrink,
+            precision=self.precision,
         )
         return made.run()[0]

@@ -48,13 +48,17 @@ class Operand:
 
 @dataclass(frozen=True)
 class Product:
-    """A batched matrix product: `shape` is (b, m, n, k), `dtypes` of operands and result."""
+    """A batched matrix product: `shape` is (b, m, n, k), `dtypes` of operands and result.
+
+    `precision` is "ieee" or "tf32", for float32 operands.
+    """
 
     shape: tuple[int, int, int, int]
     left: Operand
     right: Operand
     result: Operand
     dtypes: tuple[DType, DType]
+    precision: str = "ieee"
 
 
 @dataclass(frozen=True)

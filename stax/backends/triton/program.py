@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from stax.backends.triton.attention import ScoresEmitter
 from stax.backends.triton.emit import emit_kernel
-from stax.backends.triton.epilogue import Joined, ProductEmitter, joined, reads_of, writes_of
+from stax.backends.triton.epilogue import Joined, ProductEmitter, Step, joined, reads_of, writes_of
 from stax.backends.triton.kernel import KernelSource, Operand
 from stax.backends.triton.prelude import prelude
+from stax.backends.triton.scores import Scores, operand_of, without_scores
 from stax.backends.triton.templates import matmul
 from stax.dtypes import DType
 from stax.loops.buffers import (
@@ -24,7 +26,6 @@ from stax.loops.buffers import (
     BufferTable,
     ConstBuffer,
     ExternBuffer,
-    ExternInput,
     InputBuffer,
 )
 from stax.loops.layout import contiguous_strides
@@ -47,7 +48,8 @@ class Program(Protocol):
 
     @property
     def options(self) -> Any:
-        """How it is compiled; `fuse` says whether steps may be joined."""
+        """How it is compiled: `fuse` says whether steps may be joined, `matmul_precision` how
+        float32 matrices are multiplied."""
 
     @property
     def nested(self) -> Mapping[str, Sequence[Any]]:
@@ -144,6 +146,7 @@ class TritonSource:
 def emit_program(program: Program) -> TritonSource:
     """Print a program with everything nested in it."""
     printer = _Printer()
+    printer.precision = {"highest": "ieee", "tf32": "tf32"}[program.options.matmul_precision]
     block = printer.block(program)
     bodies = [s.function(name) for name, s in printer.functions.items()]
     merges: dict[str, None] = {}
@@ -173,13 +176,16 @@ class _Printer:
         self.names: dict[str, str] = {}
         self.constants: list[ConstBuffer] = []
         self.flags: list[tuple[str, int]] = []
+        self.precision = "ieee"
 
     def block(self, program: Program) -> Block:
         """The actions of a program."""
         lowered, order = program.lowered, program.order
         table = lowered.table
         dtypes = {b.name: b.dtype for b in table}
-        steps = joined(order, table) if program.options.fuse else list(order)
+        steps: list[Step | Joined] = list(order)
+        if program.options.fuse:
+            steps = joined(without_scores(order, table, lowered.outputs), table)
         uses = _Uses(steps, lowered.outputs)
         lifetimes = uses.lifetimes(table)
         actions: list[Action] = []
@@ -189,8 +195,10 @@ class _Printer:
                 actions.append(self._call(program, item, table))
                 continue
             escapes = functools.partial(uses.escapes_from, step)
-            if isinstance(item, Joined):
-                made = _joined_product(item, table, dtypes, escapes)
+            if isinstance(item, Scores):
+                made = ScoresEmitter(item, dtypes, escapes, precision=self.precision).run()
+            elif isinstance(item, Joined):
+                made = _joined_product(item, table, dtypes, escapes, self.precision)
             else:
                 made = emit_kernel(item, dtypes, escapes)
             for source in made:
@@ -228,7 +236,7 @@ class _Printer:
         if item.name in program.nested:
             return NestedCall(results, tuple(self.block(p) for p in program.nested[item.name]))
         if first.extern_kind == "matmul":
-            return self._launch(_product(item.name, first))
+            return self._launch(_product(item.name, first, self.precision))
         return HostCall(results)
 
     def _places(self, lowered: LoweredGraph, plan: ArenaPlan) -> dict[str, Place]:
@@ -251,36 +259,35 @@ class _Printer:
         return places
 
 
-def _product(name: str, buffer: ExternBuffer) -> KernelSource:
+def _product(name: str, buffer: ExternBuffer, precision: str) -> KernelSource:
     p = buffer.params
     shape = (p["b"], p["m"], p["n"], p["k"])
-    left, right = (_operand(i) for i in buffer.inputs)
+    left, right = (operand_of(i) for i in buffer.inputs)
     strides = contiguous_strides((p["b"], p["m"], p["n"]))
     result = Operand(buffer.name, 0, (strides[0], strides[1], strides[2]))
     dtypes = (buffer.inputs[0].dtype, buffer.dtype)
-    return matmul(f"product_{name}", shape, left, right, result, dtypes)
+    return matmul(f"product_{name}", shape, left, right, result, dtypes, precision=precision)
 
 
 def _joined_product(
-    item: Joined, table: BufferTable, dtypes: Mapping[str, DType], escapes: Callable[[str], bool]
+    item: Joined,
+    table: BufferTable,
+    dtypes: Mapping[str, DType],
+    escapes: Callable[[str], bool],
+    precision: str,
 ) -> list[KernelSource]:
     buffer = table[item.product]
     assert isinstance(buffer, ExternBuffer)
-    operands = (_operand(buffer.inputs[0]), _operand(buffer.inputs[1]))
+    operands = (operand_of(buffer.inputs[0]), operand_of(buffer.inputs[1]))
     own, inner = buffer.inputs[0].dtype, buffer.params["k"]
-    return ProductEmitter(item, operands, own, inner, dtypes, escapes).run()
-
-
-def _operand(operand: ExternInput) -> Operand:
-    layout = operand.layout
-    strides = tuple(s if n != 1 else 0 for s, n in zip(layout.strides, layout.shape, strict=True))
-    return Operand(operand.buffer, layout.offset, (strides[0], strides[1], strides[2]))
+    made = ProductEmitter(item, operands, own, inner, dtypes, escapes, precision=precision)
+    return made.run()
 
 
 class _Uses:
     """Which steps write and read each buffer."""
 
-    def __init__(self, order: Sequence[Scheduled | Joined], outputs: Sequence[str]) -> None:
+    def __init__(self, order: Sequence[Step | Joined], outputs: Sequence[str]) -> None:
         self.outputs = set(outputs)
         self.first: dict[str, int] = {}
         self.last: dict[str, int] = {}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from stax.backends.triton.array import DeviceArray, put
-from stax.backends.triton.build import cached_image, image_of, target_of
+from stax.backends.triton.build import cached_image, image_of, shared_limit, target_of
 from stax.backends.triton.cublas import Cublas, routine
 from stax.backends.triton.device import Function, Machine, installed, machine
 from stax.backends.triton.kernel import KernelSource
@@ -35,7 +35,7 @@ from stax.loops.buffers import Buffer, ExternBuffer
 
 MOST_GRAPHS = 8
 MOST_SEEN = 256
-SMALLEST = 3  # times that blocks are halved while registers spill
+SMALLEST = 3  # times that blocks are halved while registers spill or shared memory is full
 
 
 def default_architecture() -> str:
@@ -80,13 +80,14 @@ class TritonProgram:
             timings["compiler"] = time.perf_counter() - start
 
     def _build(self) -> None:
-        """Compile what is not in the cache; a kernel that spills gets smaller blocks."""
+        """Compile what is not in the cache; a kernel that does not fit gets smaller blocks."""
+        most = shared_limit(self.device)
         for name, kernel in self.kernels.items():
             self.from_cache &= cached_image(name, kernel, self.device) is not None
             image = image_of(name, kernel, self.device)
             again = kernel.again
             for shrink in range(1, SMALLEST + 1):
-                if not image.spilled or again is None:
+                if (not image.spilled and image.shared <= most) or again is None:
                     break
                 kernel = again(shrink)
                 image = image_of(name, kernel, self.device)

@@ -193,6 +193,6 @@ def matmul(
         use.warps,
         stages=use.stages,
         again=again,
-        product=Product(shape, left, right, result, dtypes),
+        product=Product(shape, left, right, result, dtypes, precision),
         variants=variants if worth_tuning(shape) and blocks is None else None,
     )
