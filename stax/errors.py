@@ -28,6 +28,7 @@ __all__ = [
     "LostDerivativeWarning",
     "DeviceError",
     "DtypeError",
+    "ExportError",
     "GraphError",
     "MemoryBudgetError",
     "MutationError",
@@ -233,6 +234,10 @@ class CompilationError(StaxError, RuntimeError):
         super().__init__(message, op=op, operands=operands, where=where, hint=hint)
         self.source = source
         self.log = log
+
+
+class ExportError(StaxError, ValueError):
+    """A function that cannot be exported as asked, or a file that holds no exported function."""
 
 
 class CacheError(StaxError, OSError):

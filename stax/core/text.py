@@ -17,7 +17,7 @@ import json
 import re
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,11 +82,11 @@ def _eqn_text(eqn: Eqn, indent: str, blobs: bool) -> str:
         params = (f"{k}={_value(v, indent, blobs)}" for k, v in sorted(eqn.params.items()))
         text += f" {{{', '.join(params)}}}"
     if eqn.source:
-        text += f"  # {_short_source(eqn.source)}"
+        text += f"  # {short_source(eqn.source)}"
     return text
 
 
-def _short_source(source: str) -> str:
+def short_source(source: str) -> str:
     """`file.py:12`: the directory is left out so that the text is the same in every checkout."""
     return source.replace("\n", " ").replace("\\", "/").rsplit("/", 1)[-1].strip()
 
@@ -132,7 +132,7 @@ def _constant(value: Any, blobs: bool) -> str:
     if array.size <= LIST_LIMIT:
         return _nested(array)
     if array.nbytes <= BLOB_LIMIT or blobs:
-        return f'base64("{base64.b64encode(_bytes(array)).decode()}")'
+        return f'base64("{base64.b64encode(array_bytes(array)).decode()}")'
     return f'digest("{constant_digest(array)}")'
 
 
@@ -142,16 +142,22 @@ def _nested(array: np.ndarray[Any, Any]) -> str:
     return f"[{', '.join(_nested(array[k]) for k in range(len(array)))}]"
 
 
-def _bytes(array: np.ndarray[Any, Any]) -> bytes:
-    """Little-endian, C order."""
+def array_bytes(array: np.ndarray[Any, Any]) -> bytes:
+    """The elements of an array, little-endian, in C order."""
     if sys.byteorder == "big":
         array = array.astype(array.dtype.newbyteorder("<"))
     return array.tobytes(order="C")
 
 
+def array_from(raw: bytes, shape: Sequence[int], dtype: DType) -> np.ndarray[Any, Any]:
+    """The array whose `array_bytes` are `raw`."""
+    little = dtype.newbyteorder("<") if sys.byteorder == "big" else dtype
+    return np.frombuffer(raw, little).astype(dtype, copy=False).reshape(shape)
+
+
 def constant_digest(array: np.ndarray[Any, Any]) -> str:
     """The SHA-256 of an array's bytes, as printed for constants too large to write out."""
-    return hashlib.sha256(_bytes(np.asarray(array))).hexdigest()
+    return hashlib.sha256(array_bytes(np.asarray(array))).hexdigest()
 
 
 def _value(value: Any, indent: str, blobs: bool) -> str:
@@ -265,7 +271,8 @@ def parse_graph(text: str, constants: Mapping[str, Any] | None = None) -> Graph:
 
     Args:
       text: as printed by `str(graph)`.
-      constants: arrays by name for the constants that were printed as a digest.
+      constants: for the constants that were printed as a digest, arrays by name, or the bytes of
+        arrays (`array_bytes`) by digest.
 
     Raises:
       GraphError: the text is not of the grammar, names an unknown operation, holds an opaque
@@ -469,15 +476,14 @@ class _Parser:
             self.expect("(")
             raw = base64.b64decode(self.take("string", "base64 text")[1:-1])
             self.expect(")")
-            little = aval.dtype.newbyteorder("<") if sys.byteorder == "big" else aval.dtype
-            array = np.frombuffer(raw, little)
-            if array.size != aval.size:
-                raise GraphError(f"constant {name} holds {array.size} elements, not {aval}")
-            return array.astype(aval.dtype).reshape(aval.shape)
+            return self.filled(raw, aval, name)
         if self.accept("digest"):
             self.expect("(")
             digest = self.take("string", "a digest")[1:-1]
             self.expect(")")
+            stored = self.constants.get(digest)
+            if isinstance(stored, bytes):
+                return self.filled(stored, aval, name)
             given = self.constants.get(name)
             if given is None or constant_digest(np.asarray(given)) != digest:
                 problem = "was not given" if given is None else "is not the array printed"
@@ -504,6 +510,12 @@ class _Parser:
         array = np.empty(len(flat), aval.dtype)
         array[:] = flat
         return array.reshape(aval.shape)
+
+    def filled(self, raw: bytes, aval: Aval, name: str) -> np.ndarray[Any, Any]:
+        """A constant from its bytes."""
+        if len(raw) != aval.nbytes:
+            raise GraphError(f"constant {name} holds {len(raw)} bytes, not those of {aval}")
+        return array_from(raw, aval.shape, aval.dtype)
 
     def value(self) -> Any:
         """A parameter."""

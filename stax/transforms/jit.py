@@ -162,10 +162,10 @@ class JitFunction:
         self._static_argnums, self._static_argnames = _static_arguments(
             fun, static_argnums, static_argnames
         )
-        self._statics = (*self._static_argnums, *self._static_argnames)
+        self.statics = (*self._static_argnums, *self._static_argnames)
         self.dispatcher: Any = new_dispatcher(self.call)
         functools.update_wrapper(self.dispatcher, fun, updated=())
-        for name in ("trace", "lower", "eval_shape", "clear_cache"):
+        for name in ("trace", "lower", "eval_shape", "clear_cache", "statics"):
             setattr(self.dispatcher, name, getattr(self, name))
 
     def __repr__(self) -> str:
@@ -201,7 +201,7 @@ class JitFunction:
                 program.entry,
                 program.results,
                 entry.template,
-                statics=self._statics,
+                statics=self.statics,
                 context=program.context_address,
                 release_gil=program.is_long,
                 on_error=program.fail,

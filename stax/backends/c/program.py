@@ -53,7 +53,7 @@ from stax.schedule.fusion import CallStep, Scheduled
 from stax.schedule.kernel import Kernel, Role
 from stax.schedule.memory import ArenaPlan, Lifetime, aligned, plan_arena
 
-_CONTEXT = """\
+CONTEXT = """\
 typedef struct {
     void *arena;
     void **constants;
@@ -142,7 +142,7 @@ def emit_program(program: Program) -> ProgramSource:
     functions = "".join(
         (
             PREAMBLE,
-            _CONTEXT,
+            CONTEXT,
             definitions([*names_in(text_kernels), *called_names(text_kernels)], preamble=False),
             call_definitions(text_kernels),
             text_kernels,
