@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from stax import __version__
+from stax.backends.c.standalone import Described, is_c_name, standalone
 from stax.compile import has_entry, new_dispatcher
 from stax.core.aval import Aval, aval_of
 from stax.core.trace import Tracer, is_tracing
@@ -62,8 +65,15 @@ class Exported:
 
     platforms = ("cpu",)
 
-    def __init__(self, signature: _Signature, unit: Unit, vjp_order: int) -> None:
+    def __init__(
+        self,
+        signature: _Signature,
+        unit: Unit,
+        vjp_order: int,
+        again: Callable[[int], Exported] | None = None,
+    ) -> None:
         self._signature = signature
+        self._again = again  # exports the function with another order; unknown after loading
         self._unit = unit
         self.vjp_order = vjp_order
         self.fun_name = signature.name
@@ -99,12 +109,24 @@ class Exported:
         """The same as `call`."""
         return self._dispatcher(*args, **kwargs)
 
-    def serialize(self) -> bytes:
+    def serialize(self, vjp_order: int | None = None) -> bytes:
         """The bytes of the file that `save` writes.
 
+        Args:
+          vjp_order: another order than it was exported with.
+
         Raises:
-          ExportError: a container among the arguments or results has no spelling in a file.
+          ExportError: a container among the arguments or results has no spelling in a file, or it
+            was loaded and does not have that order.
         """
+        if vjp_order is not None and vjp_order != self.vjp_order:
+            if self._again is None:
+                raise ExportError(
+                    f"{self.fun_name} was exported with vjp_order={self.vjp_order}, and without "
+                    f"the function itself it cannot be given vjp_order={vjp_order}",
+                    hint="export the function again",
+                )
+            return self._again(vjp_order).serialize()
         signature = self._signature
         manifest = {
             "name": signature.name,
@@ -128,6 +150,45 @@ class Exported:
         """
         write(Path(path), self.serialize())
 
+    def write_c(
+        self, directory: str | os.PathLike[str], name: str | None = None
+    ) -> tuple[Path, Path]:
+        """Write the function as `name.c` and `name.h`; returns their paths.
+
+        They need gcc or clang and the mathematical library, and nothing of Python: the header says
+        how to compile them and what to pass. The derivatives are not in them; for a gradient,
+        export `stax.grad(f)` or `stax.value_and_grad(f)`.
+
+        Args:
+          directory: where the files go; made if it is not there.
+          name: the name of the C function; that of the Python function by default.
+
+        Raises:
+          ExportError: the program has steps that only Python can run, or the name is not one of C.
+        """
+        chosen = _c_name(self.fun_name) if name is None else name
+        if not is_c_name(chosen):
+            raise ExportError(f"name={name!r} cannot be the name of a C function")
+        image, signature = self._unit.image, self._signature
+        if image.fallbacks:
+            steps = (f"{f.eqn.prim.name} at {f.eqn.source or '?'}" for f in image.fallbacks)
+            raise ExportError(
+                f"{self.fun_name} cannot be written as C: these operations run in Python (by NumPy "
+                "or LAPACK):\n  " + "\n  ".join(dict.fromkeys(steps)),
+                hint="replace them, compute them outside of the function, or use save() and load "
+                "the function in Python",
+            )
+        described = Described(
+            chosen, signature.arguments, signature.results, signature.statics, __version__
+        )
+        source, header = standalone(image, described)
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = folder / f"{chosen}.c", folder / f"{chosen}.h"
+        for path, text in zip(paths, (source, header), strict=True):
+            write(path, text.encode())
+        return paths
+
     # -- calls ------------------------------------------------------------------------------
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -135,10 +196,11 @@ class Exported:
         try:
             leaves = self.in_tree.flatten_up_to((args, kwargs), "(args, kwargs)")
         except PytreeError as error:
-            fixed = f" ({', '.join(self._signature.statics)} was fixed then)"
+            fixed = f" (then fixed: {', '.join(self._signature.statics)})"
+            reason = str(error).partition("\n")[0]
             raise PytreeError(
                 f"{self._signature} was called with arguments of another structure than it was "
-                f"exported for{fixed if self._signature.statics else ''}: {error}"
+                f"exported for{fixed if self._signature.statics else ''}: {reason}"
             ) from None
         triples = zip(leaves, self.in_avals, self.arguments, strict=True)
         values = [_checked(v, aval, name, self.fun_name) for v, aval, name in triples]
@@ -162,6 +224,12 @@ class Exported:
                 keep_alive=program,
             )
         return tree_unflatten(self.out_tree, outs)
+
+
+def _c_name(name: str) -> str:
+    """The name of a Python function as one of C: `f` for a lambda."""
+    word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
+    return "f" if word == "lambda" or not is_c_name(word) else word
 
 
 def _checked(value: Any, aval: Aval, name: str, function: str) -> Any:
@@ -223,15 +291,14 @@ def export(
     array([0., 2., 4.])
     """
     check_callable(fun, "export")
-    if isinstance(vjp_order, bool) or not isinstance(vjp_order, int) or vjp_order < 0:
-        raise ConfigurationError(f"vjp_order={vjp_order!r} is not a number of derivatives")
+    _check_order(vjp_order)
     if platforms is not None and tuple(platforms) != Exported.platforms:
         raise ConfigurationError(
             f"platforms={platforms!r}: exported functions run on ('cpu',) alone"
         )
     fixed = static_argnums != () or static_argnames != ()
     jitted: Any = fun
-    if fixed or not hasattr(fun, "statics"):
+    if fixed or not isinstance(getattr(fun, "statics", None), tuple):
         jitted = jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
 
     @functools.wraps(fun)
@@ -239,6 +306,11 @@ def export(
         return _exported(jitted, args, kwargs, vjp_order)
 
     return specialised
+
+
+def _check_order(vjp_order: Any) -> None:
+    if isinstance(vjp_order, bool) or not isinstance(vjp_order, int) or vjp_order < 0:
+        raise ConfigurationError(f"vjp_order={vjp_order!r} is not a number of derivatives")
 
 
 def _exported(
@@ -277,9 +349,14 @@ def _exported(
             for k, v in (fixed | named).items()
         ),
     )
-    origin = f"{name} (vjp_order={vjp_order})"
     options = replace(traced.options, backend="c", strict=False)
-    return Exported(signature, unit_of(graph, options, vjp_order, origin), vjp_order)
+
+    def at_order(order: int) -> Exported:
+        _check_order(order)
+        unit = unit_of(graph, options, order, f"{name} (vjp_order={order})")
+        return Exported(signature, unit, order, at_order)
+
+    return at_order(vjp_order)
 
 
 def _parameters(fun: Callable[..., Any], count: int) -> list[str]:

@@ -50,9 +50,10 @@ class Derivative:
 
     Attributes:
       forward: arguments -> results and kept values.
-      tangent: residuals, tangents of the arguments in `in_mask` -> those of results in `out_mask`.
       backward: residuals, cotangents of results in `out_mask` -> those of arguments in `received`;
-        None where no result depends on an argument smoothly, like `tangent`.
+        None where no result depends on an argument smoothly.
+      tangent: residuals, tangents of the arguments in `in_mask` -> those of results in `out_mask`;
+        None where there is none: with `backward`, or for a custom_vjp rule that is not linear.
       sources: the residuals: k below the number of arguments is an argument, otherwise a result
         of `forward`.
     """
@@ -64,6 +65,12 @@ class Derivative:
     in_mask: tuple[bool, ...]
     out_mask: tuple[bool, ...]
     received: tuple[bool, ...]
+
+    @property
+    def out_tangents(self) -> tuple[Aval, ...]:
+        """Types of the tangents of the results in `out_mask`."""
+        pairs = zip(self.forward.out_avals, self.out_mask, strict=False)
+        return tuple(a.tangent() for a, mark in pairs if mark)
 
 
 @dataclass(eq=False)
@@ -154,9 +161,13 @@ def _derivative(graph: Graph, options: CompileOptions, order: int, origin: str) 
     given = [k for k, mark in enumerate(in_mask) if mark]
     for k, mark in zip(given, marks, strict=True):
         received[k] = mark
+    try:
+        forwards = unit_of(tangent, options, order, origin)
+    except NonDifferentiableError:  # said again when forward mode is asked for
+        forwards = None
     return Derivative(
         first,
-        unit_of(tangent, options, order, origin),
+        forwards,
         unit_of(backward, options, order, origin),
         sources,
         in_mask,
@@ -217,7 +228,7 @@ def _residuals(rule: Derivative, primals: Values, results: Values) -> list[Any]:
 
 def _tangents(rule: Derivative, residuals: Values, tangents: Values) -> list[Any]:
     """Tangents of the results, None for those that have none."""
-    if rule.tangent is None:
+    if rule.backward is None:
         return [None] * len(rule.out_mask)
     given = [instantiate(t) for t, mark in zip(tangents, rule.in_mask, strict=True) if mark]
     found = iter(bind(tangent_p, *residuals, *given, rule=rule))
@@ -266,7 +277,14 @@ exported_p = Primitive(
 
 
 def _tangent_unit(rule: Derivative) -> Unit:
-    assert rule.tangent is not None
+    if rule.tangent is None:
+        raise NonDifferentiableError(
+            f"the exported function {rule.forward.origin} has derivatives in reverse mode only: "
+            "the bwd rule of a custom_vjp function in it is not linear in the cotangent",
+            op="exported",
+            where=user_source() or None,
+            hint="use stax.grad, stax.vjp or stax.jacrev, or define it with stax.custom_jvp",
+        )
     return rule.tangent
 
 
@@ -313,7 +331,7 @@ def _tangent_transpose(cts: Values, *args: Any, rule: Derivative) -> list[Any]:
 tangent_p = Primitive(
     "exported_tangent",
     family="call",
-    abstract_eval=lambda *avals, rule: _tangent_unit(rule).out_avals,
+    abstract_eval=lambda *avals, rule: rule.out_tangents,
     impl=lambda *args, rule: _run(*args, unit=_tangent_unit(rule)),
     jvp=_tangent_jvp,
     transpose=_tangent_transpose,

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from stax.core.graph import BACKWARD, FORWARD, Atom, Eqn, Graph, Literal, Var, literal_array
-from stax.core.primitive import Primitive
+from stax.core.primitive import COMPOSED, Primitive
+from stax.core.staging import stage
 
 Pass = Callable[[Graph], Graph]
 
@@ -35,6 +36,16 @@ def carried_graph(eqn: Eqn) -> Graph | None:
     """The graph a call-like equation stands for, else None."""
     graph = eqn.params.get("graph")
     return graph if eqn.prim.family == "call" and isinstance(graph, Graph) else None
+
+
+def _opened(eqn: Eqn) -> Graph | None:
+    """The graph that takes the place of an equation, None where the equation stays."""
+    graph = carried_graph(eqn)
+    if graph is None and eqn.prim.lower is COMPOSED:
+        rule: Any = eqn.prim.decompose
+        avals = [a.aval for a in eqn.inputs]
+        graph = stage(lambda *a: rule(*a, **eqn.params), avals, name=eqn.prim.name)
+    return graph
 
 
 class _Frame:
@@ -57,7 +68,7 @@ def inline_calls(graph: Graph, keep: Callable[[Eqn], bool] | None = None) -> Gra
     for each call.  Calls for which `keep` is true stay.
     """
     graph = numbered_regions(graph)
-    if not any(carried_graph(e) is not None for e in graph.eqns):
+    if not any(carried_graph(e) is not None or e.prim.lower is COMPOSED for e in graph.eqns):
         return graph
     constants = list(graph.constants)
     eqns: list[Eqn] = []
@@ -89,8 +100,8 @@ def inline_calls(graph: Graph, keep: Callable[[Eqn], bool] | None = None) -> Gra
                 region = call.region
             phase = BACKWARD if call.phase == BACKWARD else phase
             source = source or call.source
-        inner = carried_graph(eqn)
-        if inner is None or (keep is not None and keep(eqn)):
+        inner = None if keep is not None and keep(eqn) else _opened(eqn)
+        if inner is None:
             outputs: list[Var] = list(eqn.outputs)
             if call is not None:
                 outputs = [Var(v.aval, v.name) for v in eqn.outputs]

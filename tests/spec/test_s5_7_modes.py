@@ -135,17 +135,29 @@ def test_s5_7b_hvp_costs_a_constant_multiple(n: int) -> None:
     assert product <= 15 * work
 
 
-def test_s5_7c_what_has_no_derivative_says_so_at_once() -> None:
-    @stax.custom_vjp
-    def once(x: Any) -> Any:
-        return np.sin(x)
+def test_s5_7c_an_exported_function_has_the_derivatives_it_was_exported_with() -> None:
+    exported = stax.export.deserialize(stax.export(np.sin, vjp_order=1)(0.3).serialize())
+    assert exported.call(0.3) == pytest.approx(np.sin(0.3))
+    assert stax.grad(exported.call)(0.3) == pytest.approx(np.cos(0.3))
+    for second in (
+        stax.grad(stax.grad(exported.call)),
+        stax.hessian(exported.call),
+        stax.jit(stax.grad(stax.grad(exported.call))),
+        lambda x: stax.hvp(exported.call, (x,), (1.0,)),
+    ):
+        with pytest.raises(errors.NonDifferentiableError, match="exported function sin") as caught:
+            second(0.3)
+        assert "vjp_order" in str(caught.value)
+    twice = stax.export(np.sin, vjp_order=2)(0.3)
+    assert stax.grad(stax.grad(twice.call))(0.3) == pytest.approx(-np.sin(0.3))
 
-    def no_second(x: Any, ct: Any) -> Any:
-        raise errors.NonDifferentiableError("the exported gradient has no derivative")
 
-    barrier = stax.custom_vjp(lambda x, ct: np.cos(x) * ct)
-    barrier.defvjp(lambda x, ct: (np.cos(x) * ct, None), no_second)
-    once.defvjp(lambda x: (np.sin(x), x), lambda x, ct: (barrier(x, ct),))
-    assert stax.grad(once)(0.3) == pytest.approx(np.cos(0.3))
-    with pytest.raises(errors.NonDifferentiableError, match="exported"):
-        stax.grad(stax.grad(once))(0.3)
+def test_s5_7c_a_callback_without_a_rule_has_a_value_and_no_derivative() -> None:
+    def f(x: Any) -> Any:
+        return stax.pure_callback(np.sin, x, x)
+
+    for whole in (f, stax.jit(f)):
+        assert whole(0.3) == pytest.approx(np.sin(0.3))
+        with pytest.raises(errors.NonDifferentiableError, match="callback sin") as caught:
+            stax.grad(whole)(0.3)
+        assert "custom_vjp" in str(caught.value)

@@ -266,3 +266,29 @@ def test_symbolic_zeros_of_custom_vjp() -> None:
     np.testing.assert_array_equal(g, [3.0, 3.0])
     assert zero_from_primal(np.float32(2)).dtype == np.float32
     assert isinstance(zero_from_primal(2.0, symbolic_zeros=True), SymbolicZero)
+
+
+@pytest.mark.parametrize("nested", [lambda f: f, stax.jit, lambda f: stax.jit(stax.checkpoint(f))])
+def test_forward_mode_of_a_compiled_custom_vjp(nested: Any) -> None:
+    @stax.custom_vjp
+    def cube(x: Any) -> Any:
+        return x**3
+
+    cube.defvjp(lambda x: (x**3, x), lambda x, ct: (3 * x * x * ct,))
+    f = nested(lambda x: cube(x).sum())
+    x, v = np.array([1.0, 2.0]), np.array([1.0, -1.0])
+    for compiled in (lambda g: g, stax.jit):
+        moved = compiled(lambda x, v: stax.jvp(f, (x,), (v,)))(x, v)
+        assert [float(m) for m in moved] == [9.0, -9.0]
+    np.testing.assert_array_equal(stax.hessian(f)(x), np.diag(6 * x))
+
+
+def test_forward_mode_of_a_compiled_custom_vjp_that_is_not_linear() -> None:
+    @stax.custom_vjp
+    def clipped(x: Any) -> Any:
+        return x * x
+
+    clipped.defvjp(lambda x: (x * x, x), lambda x, ct: (np.clip(2 * x * ct, -1.0, 1.0),))
+    assert stax.grad(stax.jit(clipped))(3.0) == 1.0
+    with pytest.raises(errors.NonDifferentiableError, match="linear in the cotangent"):
+        stax.jvp(stax.jit(clipped), (3.0,), (1.0,))

@@ -375,6 +375,39 @@ STAX_INLINE void stax_gemm_@t(int ta, int tb, int64_t m, int64_t n, int64_t k, c
 """
 
 
+# For files that are compiled elsewhere: a BLAS is a choice of whoever compiles them.
+_STANDALONE = """\
+#if defined(STAX_CBLAS)
+#include <cblas.h>
+#endif
+#define STAX_MULTIPLY_ADD(x, y, z) ((z) + (x) * (y))
+/* Without the instruction, fma() is a slow function of the C library. */
+#if defined(__FMA__) || defined(__aarch64__)
+#define STAX_FMA_f32 __builtin_fmaf
+#define STAX_FMA_f64 __builtin_fma
+#else
+#define STAX_FMA_f32 STAX_MULTIPLY_ADD
+#define STAX_FMA_f64 STAX_MULTIPLY_ADD
+#endif
+"""
+_LARGE_CBLAS = """\
+#if defined(STAX_CBLAS)
+static void stax_gemm_large_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
+        const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
+        int accumulate, @ct *c, int64_t ldc, int64_t sc) {
+    for (int64_t i = 0; i < batch; i++) {
+        if (k == 0)
+            stax_gemm_small_@t(0, 0, m, n, 0, a, lda, b, ldb, accumulate, c + i * sc, ldc);
+        else
+            cblas_@lettergemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans,
+                tb ? CblasTrans : CblasNoTrans, m, n, k, 1, a + i * sa, lda, b + i * sb, ldb,
+                accumulate ? 1 : 0, c + i * sc, ldc);
+    }
+}
+#else
+"""
+
+
 def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
     """Return C text that defines `stax_gemm_<t>` and `stax_gemm_batch_<t>` for the types named.
 
@@ -391,23 +424,40 @@ def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
     if blas is not None:
         parts.append(_THREADS)
     for tag in dict.fromkeys(types):
-        large = _BLOCKED + _LARGE_LOOPS
-        values = {"ct": _C_TYPES[tag], "t": tag, "fma": "STAX_MULTIPLY_ADD"}
-        vectors = not tag.startswith("c")
-        values |= {"lanes": _LANES if vectors else "", "rowwise": _ROWWISE if vectors else ""}
-        if tag in ("f32", "f64"):
-            values["fma"] = "__builtin_fmaf" if tag == "f32" else "__builtin_fma"
-        if tag in BLAS_TYPES and blas is not None:
-            large = _LARGE_BLAS
-            real = tag.startswith("f")
-            values |= {
-                "slot": str(BLAS_TYPES[tag][1]),
-                "scalar": values["ct"] if real else "const void *",
-                "one": "one" if real else "&one",
-                "beta": "beta" if real else "&beta",
-            }
-        text = _LOOPS + _VECTOR + large + _CHOICE
-        for name in sorted(values, key=len, reverse=True):
-            text = text.replace(f"@{name}", values[name])
-        parts.append(text)
+        bound = blas is not None and tag in BLAS_TYPES
+        large = _LARGE_BLAS if bound else _BLOCKED + _LARGE_LOOPS
+        parts.append(_typed(tag, large, _FMA.get(tag, "STAX_MULTIPLY_ADD")))
     return "".join(parts)
+
+
+def standalone_gemm_source(types: Iterable[str]) -> str:
+    """As `gemm_source`, for real floating types, with nothing to bind and nothing exported.
+
+    Products are plain loops in blocks, or the library of `<cblas.h>` where the macro STAX_CBLAS is
+    defined; `stax_product_threads`, their number of threads, is to be defined before the text.
+    """
+    large = _LARGE_CBLAS + _BLOCKED + _LARGE_LOOPS + "#endif\n"
+    return _STANDALONE + "".join(_typed(tag, large, f"STAX_FMA_{tag}") for tag in types)
+
+
+_FMA = {"f32": "__builtin_fmaf", "f64": "__builtin_fma"}
+
+
+def _typed(tag: str, large: str, fma: str) -> str:
+    """The functions of one type; `large` is the one for large products."""
+    real = not tag.startswith("c")
+    values = {"ct": _C_TYPES[tag], "t": tag, "fma": fma}
+    values |= {"lanes": _LANES if real else "", "rowwise": _ROWWISE if real else ""}
+    if tag in BLAS_TYPES:
+        letter, slot = BLAS_TYPES[tag]
+        values |= {
+            "letter": letter,
+            "slot": str(slot),
+            "scalar": values["ct"] if real else "const void *",
+            "one": "one" if real else "&one",
+            "beta": "beta" if real else "&beta",
+        }
+    text = _LOOPS + _VECTOR + large + _CHOICE
+    for name in sorted(values, key=len, reverse=True):
+        text = text.replace(f"@{name}", values[name])
+    return text

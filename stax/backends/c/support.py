@@ -18,7 +18,7 @@ from stax.backends.c.vecmath import PREAMBLE
 
 GEMM_TAGS = ("f32", "f64")
 
-_EXPORT = """
+EXPORT = """
 void stax_product_{t}(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
         const {ct} *a, int64_t lda, int64_t sa, const {ct} *b, int64_t ldb, int64_t sb,
         {ct} *c, int64_t ldc, int64_t sc) {{
@@ -54,7 +54,7 @@ def support() -> Support:
     """
     source = PREAMBLE + gemm_source(GEMM_TAGS)
     for tag, ct in (("f32", "float"), ("f64", "double")):
-        source += _EXPORT.format(t=tag, ct=ct)
+        source += EXPORT.format(t=tag, ct=ct)
     library = require_toolchain().load(source, opt="-O2")
     blas = find_blas()
     table = None

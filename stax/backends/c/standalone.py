@@ -1,0 +1,336 @@
+"""A program as a C file of its own and a header: no Python, no library but the C compiler's.
+
+Input: an `Image`, a name, and names for its arguments and results.  Output: the text of both files.
+The kernels are the ones that run under Python; what they are given there, matrix products and the
+captured arrays, stands in the file.  The work space is the caller's, or comes from malloc.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stax.backends.c.convolution import KINDS, TAGS, convolution_source, needs_convolutions
+from stax.backends.c.gemm import standalone_gemm_source
+from stax.backends.c.image import BITS, Image, Type
+from stax.backends.c.support import EXPORT, GEMM_TAGS
+from stax.core.text import array_bytes, short_source
+from stax.schedule.memory import aligned
+
+_ALIGNMENT = 64
+_WORDS_A_LINE = 8
+
+# The C type by which the caller sees an element: half precision as its bits, complex numbers as
+# pairs.
+_SHOWN = {
+    "float32": "float",
+    "float64": "double",
+    "bool": "uint8_t",
+    "float16": "uint16_t",
+    "bfloat16": "uint16_t",
+    "float8_e4m3fn": "uint8_t",
+    "complex64": "float",
+    "complex128": "double",
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_KEYWORDS = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if "
+    "inline int long register restrict return short signed sizeof static struct switch typedef "
+    "union unsigned void volatile while asm typeof linux unix bool true false nullptr alignas "
+    "alignof class delete explicit export friend mutable namespace new operator private "
+    "protected public template this throw try catch typename using virtual and or not xor "
+    "workspace main".split()
+)
+
+_HEADER = """\
+/* @name: compiled ahead of time by stax @version. The file is made by stax: do not edit it.
+ *
+ * Arguments, in this order:
+@arguments * Results, in this order, written by the call into memory of the caller's:
+@results@fixed *
+ * An array is dense and row-major (C order); one without dimensions is a pointer to its value.
+ * A bool is a byte, 0 or 1; float16 and bfloat16 are given as their 16 bits, a complex number
+ * as its real and its imaginary part. Results may not overlap anything else. Calls from several
+ * threads may run at once, each with a work space of its own.
+ *
+ * Compile @name.c with gcc or clang and link the mathematical library:
+ *
+ *     cc -O2 -march=native -fopenmp -c @name.c        (and -lm when linking)
+ *
+ * -fopenmp-simd in the place of -fopenmp gives vector code without threads. On x86 give
+ * -march=native or -mfma: without the instruction, multiply-add is a slow function of libm.
+ * With -DSTAX_CBLAS large matrix products are those of the library whose <cblas.h> is found.
+ */
+#ifndef @guard
+#define @guard
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The size of the work space, in bytes. */
+#define @upper_WORKSPACE_BYTES @bytes
+
+/* Runs the function. The work space may be NULL: then the call allocates one and frees it.
+ * Returns 0; -1 when there is no memory; above 0 when an index is out of bounds (the results are
+ * then not to be used): @name_message(code) says which. */
+int32_t @name(
+@parameters);
+
+/* The same, with the pointers in two arrays. */
+int32_t @name_array(const void *const *arguments, void *const *results, void *workspace);
+
+/* What a return code stands for. */
+const char *@name_message(int32_t code);
+
+/* How many threads a call may use; at first as many as OpenMP gives, 1 without OpenMP. The
+ * results are the same bits for every number. */
+void @name_set_threads(int32_t count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
+"""
+
+_FRONT = """\
+/* @name: made by stax @version; @name.h describes it. */
+#if !defined(__GNUC__)
+#error "this file needs gcc, clang, or a compiler with their extensions"
+#endif
+#if defined(__FAST_MATH__)
+#error "not to be compiled with -ffast-math: NaN and infinity have to keep their meaning"
+#endif
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wunknown-pragmas"
+#pragma STDC FP_CONTRACT OFF
+#else
+#pragma GCC diagnostic ignored "-Wunknown-pragmas"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wunused-variable"
+#pragma GCC diagnostic ignored "-Wunused-but-set-variable"
+#pragma GCC optimize("no-strict-aliasing", "wrapv", "fp-contract=off", "no-math-errno", \\
+                     "no-trapping-math")
+#endif
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+#include "@name.h"
+
+"""
+
+_THREADS = """
+static int32_t stax_threads;
+void @name_set_threads(int32_t count) { stax_threads = count; }
+static int32_t stax_thread_count(void) {
+    if (stax_threads > 0) return stax_threads;
+#if defined(_OPENMP)
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+#define stax_product_threads (stax_thread_count())
+"""
+
+_RUN = """
+extern void *malloc(size_t);
+static int32_t stax_run(void *const *in, void *const *out, stax_context *ctx) {
+    int32_t code = 0, bad = 0;
+    char *arena = ctx->arena;
+    (void)bad; (void)in; (void)out; (void)arena;
+@body
+    goto done;
+done:;
+    return code;
+}
+
+int32_t @name_array(const void *const *arguments, void *const *results, void *workspace) {
+    static void *const products[] = { @products };
+    static const void *const constants[] = { @constants };
+    void *own = 0;
+    if (@size > 0 && !workspace) {
+        own = malloc(@upper_WORKSPACE_BYTES);
+        if (!own) return -1;
+        workspace = own;
+    }
+    stax_context ctx = { (void *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63),
+        (void **)constants, (void **)products, 0, stax_thread_count() };
+    int32_t code = stax_run((void *const *)arguments, results, &ctx);
+    if (own) free(own);
+    return code;
+}
+
+int32_t @name(
+@parameters) {
+    const void *arguments[] = { @given };
+    void *results[] = { @taken };
+    return @name_array(arguments, results, workspace);
+}
+
+const char *@name_message(int32_t code) {
+    switch (code) {
+        case 0: return "no error";
+        case -1: return "out of memory";
+@messages    }
+    return "unknown code";
+}
+"""
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a header says of a function.
+
+    Attributes:
+      name: the C function.
+      arguments, results: what each is called where it comes from, such as `params['w']`.
+      statics: values fixed when it was compiled.
+      version: of stax.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    results: Sequence[str]
+    statics: Sequence[str]
+    version: str
+
+
+def is_c_name(name: str) -> bool:
+    """Whether a C function can have the name."""
+    return bool(re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)) and name not in _KEYWORDS
+
+
+def standalone(image: Image, what: Described) -> tuple[str, str]:
+    """The texts of the C file and its header."""
+    identifiers = _identifiers([*what.arguments, *what.results])
+    count = len(image.inputs)
+    taken = list(zip(identifiers[:count], image.inputs, strict=True))
+    given = list(zip(identifiers[count:], image.outputs, strict=True))
+    lines = [f"const {_shown(t)} *{name}" for name, t in taken]
+    lines += [f"{_shown(t)} *{name}" for name, t in given]
+    parameters = ",\n".join(f"    {line}" for line in [*lines, "void *workspace"])
+    size = aligned(image.arena)
+    values = {
+        "name": what.name,
+        "version": what.version,
+        "upper": what.name.upper(),
+        "guard": f"{what.name.upper()}_H",
+        "bytes": str(size + _ALIGNMENT if size else 0),
+        "size": str(size),
+        "parameters": parameters,
+        "arguments": _table(taken, what.arguments),
+        "results": _table(given, what.results),
+        "fixed": "".join(
+            f" * Fixed when it was compiled: {s}\n" for s in map(_plain, what.statics)
+        ),
+        "body": image.body,
+        "products": ", ".join(_products(image)) or "0",
+        "constants": ", ".join(f"&stax_constant_{k}" for k in range(len(image.constants))) or "0",
+        "given": ", ".join(name for name, _ in taken) or "0",
+        "taken": ", ".join(name for name, _ in given) or "0",
+        "messages": "".join(_messages(image)),
+    }
+    source = "".join(
+        (
+            _filled(_FRONT, values),
+            image.functions,
+            _filled(_THREADS, values),
+            _private(_library(image)),
+            *(_constant(k, value) for k, value in enumerate(image.constants)),
+            _filled(_RUN, values),
+        )
+    )
+    return source, _filled(_HEADER, values)
+
+
+def _filled(template: str, values: dict[str, str]) -> str:
+    """The template with every `@word` replaced, once: values are not looked at again."""
+    words = "|".join(sorted(values, key=len, reverse=True))
+    return re.sub(f"@({words})", lambda match: values[match[1]], template)
+
+
+def _identifiers(names: Sequence[str]) -> list[str]:
+    """A C identifier for each name, all different."""
+    found: dict[str, None] = {}
+    for name in names:
+        word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "x"
+        if word[0].isdigit():
+            word = f"x{word}"
+        while word in _KEYWORDS or word in found:
+            word += "_"
+        found[word] = None
+    return list(found)
+
+
+def _shown(kind: Type) -> str:
+    return _SHOWN[kind[1].name]
+
+
+def _plain(text: str) -> str:
+    """Text that ends no comment and no line of one."""
+    return text.replace("*/", "* /").replace("\n", " ")[:200]
+
+
+def _table(rows: Sequence[tuple[str, Type]], paths: Sequence[str]) -> str:
+    lines = []
+    for (name, (shape, dtype)), path in zip(rows, paths, strict=True):
+        lines.append(f" *   {name}: {dtype} {list(shape)}" + f", {_plain(path)}" * (path != name))
+    return "".join(line + "\n" for line in lines) or " *   none\n"
+
+
+def _products(image: Image) -> list[str]:
+    """The functions that the program calls through its context, by slot."""
+    used = {int(k) for k in re.findall(r"ctx->products\[(\d+)\]", image.body + image.functions)}
+    names = [f"stax_multiply_{t}" for t in GEMM_TAGS]  # stax_product_ is the type of the pointer
+    names += [f"stax_{kind}_{t}" for kind in KINDS for t in TAGS]
+    return [name if k in used else "0" for k, name in enumerate(names)][: max(used, default=-1) + 1]
+
+
+def _library(image: Image) -> str:
+    """The matrix products and convolutions that the program calls."""
+    used = _products(image)
+    tags = [tag for tag in GEMM_TAGS if f"stax_multiply_{tag}" in used]
+    text = standalone_gemm_source(tags) if tags else ""
+    for tag in tags:
+        exported = EXPORT.format(t=tag, ct=_SHOWN[f"float{tag[1:]}"])
+        text += exported.replace("stax_product_", "stax_multiply_")
+    if needs_convolutions(image.body + image.functions):
+        text += convolution_source()
+    return text
+
+
+def _private(text: str) -> str:
+    """The text with its exported functions made local to the file."""
+    return re.sub(r"^(void|int32_t) (stax_\w+\()", r"static \1 \2", text, flags=re.MULTILINE)
+
+
+def _constant(number: int, value: np.ndarray) -> str:
+    """An array, as words that hold its bits."""
+    size = min(value.dtype.itemsize, 8)
+    words = np.frombuffer(array_bytes(value), f"<u{size}").tolist() or [0]
+    suffix = "ull" if size == 8 else ""
+    lines = [
+        ", ".join(f"0x{word:0{2 * size}x}{suffix}" for word in words[k : k + _WORDS_A_LINE])
+        for k in range(0, len(words), _WORDS_A_LINE)
+    ]
+    return (
+        f"static const uint{8 * size}_t stax_constant_{number}[{len(words)}] "
+        "__attribute__((aligned(64))) = {\n    " + ",\n    ".join(lines) + "\n};\n"
+    )
+
+
+def _messages(image: Image) -> Iterator[str]:
+    for kernel, (_, extents) in enumerate(image.checks):
+        for k in range(len(extents)):
+            code = kernel * BITS + 1 + k
+            message, op, where = image.failure(code)
+            text = f"{op}: {message}" + (f" at {short_source(where)}" if where else "")
+            escaped = re.sub(r'(["\\])', r"\\\1", _plain(text))
+            yield f'        case {code}: return "{escaped}";\n'
