@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stax.api import *  # noqa: F403 - its __all__ is the list of names
+    from stax.export import CallableModule
+
+    export: CallableModule
 
 __version__ = "0.1.0.dev0"
 
@@ -19,6 +22,7 @@ _ON_DEMAND = frozenset(
         "custom_batching",
         "custom_derivatives",
         "experimental",
+        "export",
         "flatten_util",
         "nn",
         "ops",
@@ -43,7 +47,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'stax' has no attribute {name!r}")
     api = _import_module("stax.api")
     names = globals()
-    names["__all__"] = [*api.__all__, "nn", "random", "scipy"]
+    names["__all__"] = [*api.__all__, "export", "nn", "random", "scipy"]
     names.update((public, getattr(api, public)) for public in api.__all__)
     if name not in names:
         raise AttributeError(f"module 'stax' has no attribute {name!r}")

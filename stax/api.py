@@ -17,7 +17,6 @@ from stax.core.trace import UFUNC_FINDERS as _UFUNC_FINDERS
 from stax.dtypes import float0
 from stax.errors import *  # noqa: F403 - its __all__ is the list of names
 from stax.explain.report import explain, memory_curve
-from stax.export import exporting as export
 from stax.lax.elementwise import stop_gradient
 from stax.numpy.at import at
 from stax.placement import (
@@ -101,7 +100,6 @@ __all__ = [
     "errors",
     "eval_shape",
     "explain",
-    "export",
     "float0",
     "grad",
     "hessian",

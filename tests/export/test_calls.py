@@ -260,3 +260,13 @@ def test_what_cannot_be_exported_says_why() -> None:
         stax.export(np.sin, vjp_order=-1)
     with pytest.raises(errors.ConfigurationError, match="platforms"):
         stax.export(np.sin, platforms=("cuda",))
+
+
+def test_the_package_is_the_function() -> None:
+    from stax import export
+    from stax.export import Exported, load
+
+    assert export is stax.export
+    assert export.load is load
+    for made in (export(np.sin), export.export(np.sin)):
+        assert isinstance(made(1.0), Exported)
