@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from stax import __version__
-from stax.backends.c.standalone import Described, is_c_name, standalone
+from stax.backends.c.standalone import Described, foreign_steps, is_c_name, standalone
 from stax.compile import has_entry, new_dispatcher
 from stax.core.aval import Aval, aval_of
 from stax.core.trace import Tracer, is_tracing
@@ -170,11 +170,11 @@ class Exported:
         if not is_c_name(chosen):
             raise ExportError(f"name={name!r} cannot be the name of a C function")
         image, signature = self._unit.image, self._signature
-        if image.fallbacks:
-            steps = (f"{f.eqn.prim.name} at {f.eqn.source or '?'}" for f in image.fallbacks)
+        steps = foreign_steps(image)
+        if steps:
             raise ExportError(
-                f"{self.fun_name} cannot be written as C: these operations run in Python (by NumPy "
-                "or LAPACK):\n  " + "\n  ".join(dict.fromkeys(steps)),
+                f"{self.fun_name} cannot be written as C: these operations run in Python, or in a "
+                "library that it has loaded:\n  " + "\n  ".join(steps),
                 hint="replace them, compute them outside of the function, or use save() and load "
                 "the function in Python",
             )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.c.image import Fallback, Image, Operand
+from stax.backends.c.image import Fallback, Image, Operand, RoutineCall
 from stax.core.aval import Aval
 from stax.core.graph import Eqn, Graph, Var
 from stax.core.text import (
@@ -43,6 +43,8 @@ def image_record(image: Image, arrays: Arrays) -> dict[str, Any]:
         "constants": constants,
         "fallbacks": [_fallback_record(f) for f in image.fallbacks],
         "checks": [[name, list(extents)] for name, extents in image.checks],
+        "routines": list(image.routines),
+        "calls": [[c.routine, c.op, short_source(c.source)] for c in image.calls],
         "checked": [[c.op, short_source(c.source), sorted(c.extents)] for c in image.checked],
     }
 
@@ -50,19 +52,21 @@ def image_record(image: Image, arrays: Arrays) -> dict[str, Any]:
 def image_from(record: Any, functions: str, body: str, arrays: Mapping[str, bytes]) -> Image:
     """The image of a record and its C text."""
     return Image(
-        functions,
-        body,
-        int(record["arena"]),
-        tuple(map(_type_from, record["inputs"])),
-        tuple(map(_type_from, record["outputs"])),
-        tuple(
-            array_from(arrays[digest], *_type_from(kind)) for digest, *kind in record["constants"]
+        functions=functions,
+        body=body,
+        arena=int(record["arena"]),
+        inputs=tuple(map(_type_from, record["inputs"])),
+        outputs=tuple(map(_type_from, record["outputs"])),
+        constants=tuple(
+            array_from(arrays[d], *_type_from(kind)) for d, *kind in record["constants"]
         ),
-        tuple(map(_fallback_from, record["fallbacks"])),
-        tuple((str(name), tuple(map(int, extents))) for name, extents in record["checks"]),
-        tuple(
+        fallbacks=tuple(map(_fallback_from, record["fallbacks"])),
+        checks=tuple((str(name), tuple(map(int, sizes))) for name, sizes in record["checks"]),
+        checked=tuple(
             CheckedIndex(op, source, frozenset(sizes)) for op, source, sizes in record["checked"]
         ),
+        routines=tuple(map(str, record["routines"])),
+        calls=tuple(RoutineCall(*map(str, call)) for call in record["calls"]),
     )
 
 

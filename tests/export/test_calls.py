@@ -136,6 +136,12 @@ def test_static_arguments_are_fixed_and_left_out() -> None:
             exported.call(np.ones(2), 3, scale=2.0)
 
 
+def test_a_matrix_that_lapack_refuses_is_an_error_here_too() -> None:
+    call = reloaded(stax.export(np.linalg.cholesky)(np.eye(2))).call
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        call(-np.eye(2))
+
+
 def test_python_numbers_take_the_dtype_they_meet() -> None:
     exported = stax.export(lambda x, s: x * s)(np.ones(2, np.float32), np.float32(1))
     assert exported.call(np.ones(2, np.float32), 3).dtype == np.float32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import io
 import json
@@ -20,7 +21,7 @@ import pytest
 
 import stax
 from stax import errors
-from stax.export import artifact
+from stax.export import artifact, records
 
 ROOT = Path(__file__).resolve().parents[2]
 X = np.linspace(-1, 1, 12).reshape(3, 4)
@@ -92,6 +93,25 @@ def test_the_order_can_be_chosen_when_saving() -> None:
     assert stax.grad(exported.call)(0.5) == pytest.approx(np.cos(0.5))
     with pytest.raises(errors.ExportError, match=r"vjp_order=1.*vjp_order=2"):
         exported.serialize(vjp_order=2)
+
+
+def test_a_record_holds_every_field_of_an_image() -> None:
+    """What is left out would be lost without a word, and a program run without it."""
+
+    def f(x: Any, i: Any) -> Any:
+        return np.sort(x)[i], np.linalg.cholesky(np.eye(2) + x), np.fft.fft(x).real + np.ones(2)
+
+    image = stax.export(f)(np.ones((2, 2)), np.arange(2))._unit.image
+    record = records.image_record(image, arrays := {})
+    fields = {field.name for field in dataclasses.fields(image)}
+    assert record.keys() | {"functions", "body"} == fields
+    again = records.image_from(json.loads(json.dumps(record)), image.functions, image.body, arrays)
+    for name in sorted(fields):
+        assert len(str(getattr(again, name))) > 2, f"{name} is empty, so this test shows nothing"
+        if name in ("constants", "fallbacks", "checked", "calls"):  # arrays, equations, short paths
+            assert len(getattr(again, name)) == len(getattr(image, name))
+        else:
+            assert getattr(again, name) == getattr(image, name)
 
 
 def test_what_programs_share_is_stored_once() -> None:

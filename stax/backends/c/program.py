@@ -25,7 +25,16 @@ from stax.backends.c.convolution import call_statement as convolution_call
 from stax.backends.c.convolution import routine_of as convolution_routine
 from stax.backends.c.emit import emit_kernel
 from stax.backends.c.frame import KernelSource
-from stax.backends.c.image import BITS, Fallback, Image, Operand, RoutineCall, Type, nbytes
+from stax.backends.c.image import (
+    BITS,
+    ROUTINE_FAILED,
+    Fallback,
+    Image,
+    Operand,
+    RoutineCall,
+    Type,
+    nbytes,
+)
 from stax.backends.c.nested import NestedFunction, Program, nested_call
 from stax.backends.c.routines import PRODUCTS, address, failure
 from stax.backends.c.routines import call_statement as routine_call
@@ -70,7 +79,6 @@ typedef void (*stax_product_f64)(int64_t, int, int, int64_t, int64_t, int64_t, c
 """
 _OUT_OF_MEMORY = -1
 _FALLBACK_FAILED = -2
-_ROUTINE_FAILED = -16  # and below, by the number of the call
 LONG_BYTES = 64 * 1024
 
 
@@ -244,7 +252,7 @@ class _Printer:
             slot = self.slot(convolution_routine(first))
             return convolution_call(first, names, slot, _OUT_OF_MEMORY)
         if first.extern_kind == "library":
-            failed, routine = _ROUTINE_FAILED - len(self.calls), first.params["routine"]
+            failed, routine = ROUTINE_FAILED - len(self.calls), first.params["routine"]
             eqn = first.params["eqn"]
             self.calls.append(RoutineCall(routine, eqn.op, eqn.source))
             return routine_call(results, names, self.slot(routine), failed, _OUT_OF_MEMORY)
@@ -492,8 +500,8 @@ class CProgram:
             error = self._failure.error
             self._failure.error = None
             raise error
-        if code <= _ROUTINE_FAILED:
-            raise failure(self.image.calls[_ROUTINE_FAILED - code])
+        if code <= ROUTINE_FAILED:
+            raise failure(self.image.calls[ROUTINE_FAILED - code])
         message, op, where = self.image.failure(code)
         raise OutOfBoundsError(
             message,

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stax.backends.c.convolution import KINDS, TAGS, convolution_source, needs_convolutions
+from stax.backends.c import sorting
+from stax.backends.c.convolution import ADDRESSES as CONVOLUTIONS
+from stax.backends.c.convolution import convolution_source
 from stax.backends.c.gemm import standalone_gemm_source
-from stax.backends.c.image import BITS, Image, Type
-from stax.backends.c.support import EXPORT, GEMM_TAGS
+from stax.backends.c.image import BITS, ROUTINE_FAILED, Image, Type
+from stax.backends.c.routines import PRODUCTS, failure
+from stax.backends.c.support import EXPORT
 from stax.core.text import array_bytes, short_source
 from stax.schedule.memory import aligned
 
@@ -77,8 +80,8 @@ extern "C" {
 #define @upper_WORKSPACE_BYTES @bytes
 
 /* Runs the function. The work space may be NULL: then the call allocates one and frees it.
- * Returns 0; -1 when there is no memory; above 0 when an index is out of bounds (the results are
- * then not to be used): @name_message(code) says which. */
+ * Returns 0; -1 when there is no memory; another number when an index is out of bounds (the
+ * results are then not to be used): @name_message(code) says which. */
 int32_t @name(
 @parameters);
 
@@ -115,6 +118,7 @@ _FRONT = """\
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #pragma GCC diagnostic ignored "-Wunused-variable"
 #pragma GCC diagnostic ignored "-Wunused-but-set-variable"
+#pragma GCC diagnostic ignored "-Wmisleading-indentation"
 #pragma GCC optimize("no-strict-aliasing", "wrapv", "fp-contract=off", "no-math-errno", \\
                      "no-trapping-math")
 #endif
@@ -207,6 +211,14 @@ def is_c_name(name: str) -> bool:
     return bool(re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)) and name not in _KEYWORDS
 
 
+def foreign_steps(image: Image) -> list[str]:
+    """The steps that take Python, or a library that it loaded, as `name at file:line`."""
+    own = {*PRODUCTS, *CONVOLUTIONS, *sorting.ROUTINES}
+    steps = [(f.eqn.prim.name, f.eqn.source) for f in image.fallbacks]
+    steps += [(call.op, call.source) for call in image.calls if call.routine not in own]
+    return list(dict.fromkeys(f"{op} at {source or '?'}" for op, source in steps))
+
+
 def standalone(image: Image, what: Described) -> tuple[str, str]:
     """The texts of the C file and its header."""
     identifiers = _identifiers([*what.arguments, *what.results])
@@ -287,22 +299,28 @@ def _table(rows: Sequence[tuple[str, Type]], paths: Sequence[str]) -> str:
 
 def _products(image: Image) -> list[str]:
     """The functions that the program calls through its context, by slot."""
-    used = {int(k) for k in re.findall(r"ctx->products\[(\d+)\]", image.body + image.functions)}
-    names = [f"stax_multiply_{t}" for t in GEMM_TAGS]  # stax_product_ is the type of the pointer
-    names += [f"stax_{kind}_{t}" for kind in KINDS for t in TAGS]
-    return [name if k in used else "0" for k, name in enumerate(names)][: max(used, default=-1) + 1]
+    text = image.body + image.functions
+    used = {int(k) for k in re.findall(r"ctx->products\[(\d+)\]", text)}
+    names = []
+    for k, routine in enumerate(image.routines):
+        # A matrix product's own name is that of its type.
+        name = f"stax_multiply_{routine[-3:]}" if routine in PRODUCTS else f"stax_{routine}"
+        names.append(name if k in used else "0")
+    return names
 
 
 def _library(image: Image) -> str:
-    """The matrix products and convolutions that the program calls."""
-    used = _products(image)
-    tags = [tag for tag in GEMM_TAGS if f"stax_multiply_{tag}" in used]
+    """The routines that the program calls."""
+    used = {name.removeprefix("stax_") for name in _products(image)}
+    tags = [tag for tag in ("f32", "f64") if f"multiply_{tag}" in used]
     text = standalone_gemm_source(tags) if tags else ""
     for tag in tags:
         exported = EXPORT.format(t=tag, ct=_SHOWN[f"float{tag[1:]}"])
         text += exported.replace("stax_product_", "stax_multiply_")
-    if needs_convolutions(image.body + image.functions):
+    if used & {*CONVOLUTIONS}:
         text += convolution_source()
+    if used & {*sorting.ROUTINES}:
+        text += sorting.sorting_source()
     return text
 
 
@@ -327,10 +345,17 @@ def _constant(number: int, value: np.ndarray) -> str:
 
 
 def _messages(image: Image) -> Iterator[str]:
+    for k, call in enumerate(image.calls):
+        reason = str(failure(call)).partition("\n")[0]
+        yield _message(ROUTINE_FAILED - k, f"{call.op}: {reason}", call.source)
     for kernel, (_, extents) in enumerate(image.checks):
         for k in range(len(extents)):
             code = kernel * BITS + 1 + k
             message, op, where = image.failure(code)
-            text = f"{op}: {message}" + (f" at {short_source(where)}" if where else "")
-            escaped = re.sub(r'(["\\])', r"\\\1", _plain(text))
-            yield f'        case {code}: return "{escaped}";\n'
+            yield _message(code, f"{op}: {message}", where)
+
+
+def _message(code: int, text: str, where: str | None) -> str:
+    text = _plain(text + (f" at {short_source(where)}" if where else ""))
+    escaped = re.sub(r'(["\\])', r"\\\1", text)
+    return f'        case {code}: return "{escaped}";\n'
