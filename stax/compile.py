@@ -20,13 +20,13 @@ from stax.backends import on_demand
 from stax.backends.c.cache import warn_degraded_once
 from stax.backends.c.dispatch import Dispatcher, SlowPath, make_dispatcher, set_trace_depth
 from stax.backends.c.nested import REGISTER_BYTES
-from stax.backends.c.program import CProgram, ProgramSource, emit_program
+from stax.backends.c.program import CProgram, ProgramSource, arena_of, emit_program
 from stax.backends.c.routines import has_routine
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
 from stax.config import BACKENDS, PRECISIONS
 from stax.config import options as process_options
-from stax.core.graph import Graph, Var, check_graph
+from stax.core.graph import Graph, check_graph
 from stax.core.staging import eval_graph
 from stax.core.trace import DEPTH_HOOK, EVAL, use_trace
 from stax.errors import CompilerNotFoundError, ConfigurationError, StrictModeError
@@ -40,14 +40,16 @@ from stax.schedule.fusion import (
     LoopStep,
     Scheduled,
     Step,
+    compact,
     fuse,
 )
 from stax.schedule.in_place import NOTHING, InPlace, scheduled_in_place
 from stax.schedule.kernel import Kernel
-from stax.transforms.budget import CurvePoint, MemoryCurve
+from stax.transforms.budget import MemoryCurve, ProgramPlan
+from stax.transforms.chains import LOOP_SCHEMES
 from stax.transforms.partition import Partition, partition
 from stax.transforms.phases import split_joint
-from stax.transforms.plans import Plan, between, candidate_plans, thinned
+from stax.transforms.plan_search import PlanSearch
 from stax.transforms.rematerialise import partition_keeping, rematerialise
 from stax.transforms.simplify import acts, dce, inline_calls, simplify
 from stax.transforms.updates import late_updates
@@ -56,16 +58,14 @@ if TYPE_CHECKING:
     from stax.backends.triton.program import TritonSource
     from stax.backends.triton.run import TritonProgram
 
-REAL_TRIES = 10_000  # equations lowered to measure plans for a memory budget
-MOST_TRIES = 24
-
 
 @dataclass(frozen=True)
 class CompileOptions:
     """What distinguishes two compilations of one graph.
 
-    `materialise` ("default", "all", "none"), `merge` (common subexpressions), `prune` (dead code),
-    `fuse` and `recompute` switch single passes, for tests that show that none changes a result.
+    `materialise` ("default", "all", "none", "compact"), `merge` (common subexpressions), `prune`
+    (dead code), `fuse` and `recompute` switch single passes, for tests that show that none changes
+    a result.
     """
 
     backend: str = "c"
@@ -145,37 +145,30 @@ def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
 
 
 def simplified(graph: Graph, options: CompileOptions, timings: dict[str, float]) -> Graph:
-    """`graph` with calls inlined, simplified; the same graph again where plans name its values."""
-    found: Graph | None = graph.cache.get(_planned(options))
-    if found is None:
-        with _timed(timings, "transform"):
-            found = inline_calls(graph)
-            if options.merge:
-                found = simplify(found)
-            if options.prune:
-                found = dce(found)
+    """`graph` with calls inlined, simplified."""
+    with _timed(timings, "transform"):
+        found = inline_calls(graph)
+        if options.merge:
+            found = simplify(found)
+        if options.prune:
+            found = dce(found)
     return found
-
-
-def _planned(options: CompileOptions) -> tuple[Any, ...]:
-    """The key under which a graph keeps the one that its memory plans are about."""
-    return ("planned", options.merge, options.prune)
 
 
 def prepared(
     graph: Graph,
     options: CompileOptions,
     timings: dict[str, float],
-    kept: frozenset[Var] | None = None,
+    plan: ProgramPlan | None = None,
 ) -> Graph:
     """The graph that is lowered: calls inlined, simplified, recomputation decided.
 
-    `kept` are the forward values kept for the backward part; the minimum cut's by default.
+    A `plan` says what is kept for the backward part, of which graph; the minimum cut by default.
     """
-    flat = simplified(graph, options, timings)
+    flat = simplified(graph, options, timings) if plan is None else plan.graph
     with _timed(timings, "partition"):
         if options.recompute:
-            flat = rematerialise(flat, kept=kept)
+            flat = rematerialise(flat, kept=None if plan is None else plan.kept)
     if "check" in process_options().debug:
         check_graph(flat)
     return flat
@@ -251,16 +244,18 @@ class Lowered:
     nested: dict[str, list[Lowered]] = field(default_factory=dict)
     in_place: InPlace = NOTHING
     device: str = "cpu"
-    kept: frozenset[Var] | None = None
+    plan: ProgramPlan | None = None
     _source: ProgramSource | TritonSource | None = None
 
     @property
     def partition(self) -> Partition | None:
         """The decision between forward and backward, None when there is no backward part."""
-        split = split_joint(simplified(self.graph, self.options, {}))
+        flat = simplified(self.graph, self.options, {}) if self.plan is None else self.plan.graph
+        kept = None if self.plan is None else self.plan.kept
+        split = split_joint(flat)
         if not split.backward:
             return None
-        return partition(split) if self.kept is None else partition_keeping(split, self.kept)
+        return partition(split) if kept is None else partition_keeping(split, kept)
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -276,8 +271,10 @@ class Lowered:
     @property
     def peak_bytes(self) -> int:
         """Bytes of the program's temporaries and results."""
-        source = self.source
-        return source.plan.nbytes + sum(b.nbytes for b in source.outputs)
+        table = self.lowered.table
+        known = self._source is not None or self.device != "cpu"
+        arena = self.source.plan if known else arena_of(self)
+        return arena.nbytes + sum(table[n].nbytes for n in self.lowered.outputs)
 
     @property
     def fallbacks(self) -> list[FallbackNote]:
@@ -435,54 +432,49 @@ def lowered_graph(
             hint="for example device='cuda:sm_90'",
         )
     counters.lowered += 1
-    kept = None
     if options.memory_budget is not None and options.recompute:
-        curve = memory_curve_of(graph, replace(options, memory_budget=None), device, times)
-        if curve.points[0].kept is not None or not isinstance(options.memory_budget, float):
-            kept = curve.within(options.memory_budget, graph.name).kept
-        options = replace(options, memory_budget=None)
-    flat = prepared(graph, options, times, kept)
-    found = _scheduled(graph, flat, options, device, times)
-    found.kept = kept
-    return found
-
-
-def memory_curve_of(
-    graph: Graph, options: CompileOptions, device: str, times: dict[str, float]
-) -> MemoryCurve:
-    """What programs of `graph` take that keep more or less for their backward part.
-
-    Every plan is lowered and scheduled, so its peak is the one its program has; cached on `graph`.
-    """
-    key = ("memory curve", options, device)
-    found: MemoryCurve | None = graph.cache.get(key)
-    if found is None:
+        search = plan_search(graph, replace(options, memory_budget=None), device, times)
         with _timed(times, "plans"):
-            flat = simplified(graph, options, {})
-            if flat is not graph:
-                graph.cache[_planned(options)] = flat
-            plans = candidate_plans(flat)
+            found: Lowered = search.within(options.memory_budget, graph.name)[1]
+        found.timings = {**times, **found.timings}
+        return found
+    return _scheduled(graph, prepared(graph, options, times), options, device, times)
 
-        def measured(plan: Plan) -> CurvePoint:
-            program = rematerialise(flat, kept=plan.kept)
-            lowered = _scheduled(graph, program, options, device, {})
-            return CurvePoint(lowered.peak_bytes, plan.work, plan.kept)
 
-        with _timed(times, "measure plans"):
-            if plans:
-                tries = min(max(REAL_TRIES // max(len(flat.eqns), 1), 3), MOST_TRIES)
-                first = [*plans[:2], *thinned(plans[2:], tries - tries // 3)]
-                points = [measured(plan) for plan in first]
-                for _ in range(tries // 3):
-                    plan = between(points, plans)
-                    if plan is None:
-                        break
-                    points.append(measured(plan))
-            else:
-                peak = _scheduled(graph, flat, options, device, {}).peak_bytes
-                points = [CurvePoint(peak, 0, None)]
-        found = graph.cache[key] = MemoryCurve.of(points)
+def plan_search(
+    graph: Graph, options: CompileOptions, device: str, times: dict[str, float]
+) -> PlanSearch:
+    """The search for programs of `graph` that need little memory; cached on `graph`.
+
+    Plans are measured by scheduling them, so the peak of a plan is the one its program has.
+    """
+    key = ("plans", options, device)
+    found: PlanSearch | None = graph.cache.get(key)
+    if found is not None:
+        return found
+    whole = options.materialise == "default"
+    compact = replace(options, materialise="compact") if whole else options
+
+    def measure(plan: ProgramPlan) -> tuple[int, Lowered]:
+        chosen = compact if plan.compact else options
+        own: dict[str, float] = {}
+        flat = prepared(graph, chosen, own, plan)
+        lowered = _scheduled(graph, flat, chosen, device, own)
+        lowered.plan = plan
+        return lowered.peak_bytes, lowered
+
+    def variants() -> list[Graph]:
+        retrace = graph.cache.get("retrace")
+        again = [] if retrace is None else [retrace(loops) for loops in LOOP_SCHEMES]
+        return [simplified(g, options, {}) for g in again if g is not None]
+
+    found = graph.cache[key] = PlanSearch(simplified(graph, options, times), variants, measure)
     return found
+
+
+def memory_curve_of(graph: Graph, options: CompileOptions, device: str = "cpu") -> MemoryCurve:
+    """What programs of `graph` take that keep more or less for their backward part."""
+    return plan_search(graph, options, device, {}).curve()
 
 
 def _scheduled(
@@ -527,6 +519,8 @@ def _scheduled(
 
         def grouped(steps: Sequence[Step]) -> list[Scheduled]:
             limits = FusionOptions() if device == "cpu" else ON_DEVICE
+            if options.materialise == "compact":
+                limits = compact(limits)
             return fuse(
                 steps, lambda n: table[n].nbytes, limits, enabled=options.fuse, outputs=outputs
             )

@@ -100,6 +100,8 @@ class _State(threading.local):
     source: str | None = None
     jit_disabled: bool = False
     debug_nans: bool = False
+    # What loops keep for their backward part that say nothing themselves, by their length.
+    loops: Callable[[int], Any] | None = None
     # The last refusal to give a number, as arguments of `_refusal`: NumPy may have swallowed it.
     refused: tuple[str, str, str, str] | None = None
 

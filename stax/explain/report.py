@@ -304,7 +304,7 @@ def memory_curve(fun: Callable[..., Any]) -> Callable[..., MemoryCurve]:
     def build(*args: Any, **kwargs: Any) -> MemoryCurve:
         traced = _compiled(fun).trace(*args, **kwargs)
         options = CompileOptions.of(backend=traced.options.backend)
-        return memory_curve_of(traced.graph, options, "cpu", {})
+        return memory_curve_of(traced.graph, options)
 
     return build
 

@@ -96,6 +96,8 @@ def scan(
     xs_leaves, xs_tree = tree_flatten(xs)
     check_leaves(xs_leaves, "xs of scan")
     steps = _scan_length(xs, length)
+    if checkpoint is None and STATE.loops is not None:
+        checkpoint = STATE.loops(steps)
     if checkpoint == "sqrt":
         return _scan_in_chunks(f, init, xs, steps, reverse)
     loop, extra = scan_p, {}

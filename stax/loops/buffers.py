@@ -284,7 +284,8 @@ class BufferTable:
 
     Args:
         device: the target, as the materialisation rules name it ("cpu" or "cuda").
-        mode: "default", "all" (materialise every value) or "none" (inline wherever possible).
+        mode: "default", "all" (materialise every value), "none" (inline wherever possible) or
+            "compact" (store what would keep several other values in memory).
     """
 
     def __init__(self, device: str = "cpu", mode: str = "default") -> None:

@@ -200,7 +200,8 @@ def lower(
 
     Args:
       device: "cpu" or "cuda", which chooses the materialisation thresholds.
-      mode: "default", "all" (write every value) or "none" (inline wherever possible).
+      mode: "default", "all" (write every value), "none" (inline wherever possible) or "compact"
+        (store what would keep several other values in memory).
       has_routine: whether the processor has the library routine of a name.
     """
     table = BufferTable(device, mode)

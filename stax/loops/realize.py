@@ -10,7 +10,7 @@ well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stax.loops.buffers import BufferTable
 from stax.loops.ops import handling
@@ -65,6 +65,8 @@ THRESHOLDS: dict[str, Thresholds] = {
     ),
 }
 
+COMPACT = {device: replace(row, buffers=1, body_buffers=6) for device, row in THRESHOLDS.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
@@ -92,9 +94,14 @@ def statistics(node: TensorNode) -> Statistics:
     )
 
 
-def thresholds_for(device: str) -> Thresholds:
-    """The row of a device; every GPU has the same."""
-    return THRESHOLDS.get(device, THRESHOLDS["cuda"])
+def thresholds_for(device: str, mode: str = "default") -> Thresholds:
+    """The row of a device; every GPU has the same.
+
+    Where memory is short ("compact"), a value is stored rather than computed by its readers from
+    several buffers, which would all have to live on.
+    """
+    rows = COMPACT if mode == "compact" else THRESHOLDS
+    return rows.get(device, rows["cuda"])
 
 
 def realize_reason(node: TensorNode, readers: int, table: BufferTable) -> str | None:
@@ -117,7 +124,7 @@ def decide(node: TensorNode, readers: int, device: str, mode: str) -> str | None
         return "reductions, scans and scatters are computed once"
     if mode == "all":
         return "every value is materialised in this mode"
-    limits = thresholds_for(device)
+    limits = thresholds_for(device, mode)
     if node.depth > limits.depth:
         return f"inlined {node.depth} levels deep (limit {limits.depth})"
     several = readers > 1 and mode != "none"

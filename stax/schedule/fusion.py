@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stax.loops.body import Body
 from stax.loops.normalize import has_independent_points
@@ -46,6 +46,11 @@ class FusionOptions:
 
 
 ON_DEVICE = FusionOptions(max_instrs=400, row_scratch=1 << 62, mixed=False, write_out=False)
+
+
+def compact(options: FusionOptions) -> FusionOptions:
+    """The limits where memory is short: hardly anything is computed ahead of its readers."""
+    return replace(options, near=1, hold_bytes=1024)
 
 
 @dataclass(eq=False)

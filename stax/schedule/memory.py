@@ -3,18 +3,20 @@
 Input: for each buffer its size and the first and last step at which it is live.  Output: an offset
 for each and the size of the arena.  The steps are walked in order; a buffer takes the smallest
 free block that holds it, and blocks are merged when their buffers die, so the plan is linear in
-the number of buffers but for the free list.  When that leaves gaps, placing the largest buffers
-first is tried as well.
+the number of buffers but for the free list.  When that leaves gaps, placing the largest or the
+longest-lived buffers first is tried as well.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter
 
 ALIGNMENT = 64
-BY_SIZE = 1_000  # buffers up to which both orders of placing them are tried
+BY_SIZE = 1_000  # buffers up to which several orders of placing them are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,15 @@ class Lifetime:
     nbytes: int
     first: int
     last: int
+
+
+# Orders of placing: by size, by length of life, from the fullest step outwards.
+ORDERS: tuple[Callable[[Lifetime, int], tuple[int, ...]], ...] = (
+    lambda b, crowd: (-b.nbytes, b.first, b.last),
+    lambda b, crowd: (b.first - b.last, -b.nbytes, b.first),
+    lambda b, crowd: (-crowd, -b.nbytes, b.first, b.last),
+    lambda b, crowd: (-crowd, b.first - b.last, -b.nbytes, b.first),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +56,34 @@ def plan_arena(lifetimes: Sequence[Lifetime]) -> ArenaPlan:
     """Place every buffer so that no two that are live at once overlap."""
     plan = _in_order_of_time(lifetimes)
     if plan.nbytes > plan.live_peak and len(lifetimes) <= BY_SIZE:
-        other = _in_order_of_size(lifetimes)
-        end = max(other[b.name] + aligned(b.nbytes) for b in lifetimes)
-        if end < plan.nbytes:
-            return ArenaPlan(other, end, plan.live_peak)
+        crowds = _crowds(lifetimes)
+        for order in ORDERS:
+            keyed = [(order(b, crowd), b) for b, crowd in zip(lifetimes, crowds, strict=True)]
+            other = _placed([b for _, b in sorted(keyed, key=itemgetter(0))])
+            end = max(other[b.name] + aligned(b.nbytes) for b in lifetimes)
+            if end < plan.nbytes:
+                plan = ArenaPlan(other, end, plan.live_peak)
+            if end <= plan.live_peak:
+                break
     return plan
 
 
-def _in_order_of_size(lifetimes: Sequence[Lifetime]) -> dict[str, int]:
-    """Offsets given to the largest buffer first: each takes the lowest gap that holds it."""
+def _crowds(lifetimes: Sequence[Lifetime]) -> list[int]:
+    """For each buffer, the most bytes that are live together with it at one step."""
+    steps = 1 + max(b.last for b in lifetimes)
+    change = [0] * (steps + 1)
+    for b in lifetimes:
+        change[b.first] += aligned(b.nbytes)
+        change[b.last + 1] -= aligned(b.nbytes)
+    alive = list(accumulate(change))
+    return [max(alive[b.first : b.last + 1]) for b in lifetimes]
+
+
+def _placed(order: Sequence[Lifetime]) -> dict[str, int]:
+    """Offsets given in this order: each buffer takes the lowest gap that holds it."""
     placed: list[tuple[int, int, int, int]] = []  # (offset, end, first, last), by offset
     offsets: dict[str, int] = {}
-    for buffer in sorted(lifetimes, key=lambda b: (-b.nbytes, b.first, b.last)):
+    for buffer in order:
         size = aligned(buffer.nbytes)
         start = 0
         for offset, end, first, last in placed:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from stax.core.graph import Var
+from stax.core.graph import Graph, Var
 from stax.core.primitive import Recompute
 from stax.errors import ConfigurationError, MemoryBudgetError
 from stax.transforms.maxflow import INFINITE, FlowNetwork
@@ -68,12 +68,34 @@ def budget_bytes(budget: int | float | str, everything: int) -> int:
 
 
 @dataclass(frozen=True)
+class ProgramPlan:
+    """How to make a program: of which graph, with which values kept (None: as is).
+
+    A compact program stores and schedules so as to hold little at once.
+    """
+
+    graph: Graph
+    kept: frozenset[Var] | None = None
+    compact: bool = False
+
+
+@dataclass(frozen=True)
 class CurvePoint:
-    """One program: its peak bytes, its recomputed operations, and what it keeps (None: as is)."""
+    """One program: its peak bytes, its recomputed operations, and how it is made."""
 
     peak_bytes: int
     recompute_flops: int
-    kept: frozenset[Var] | None = field(repr=False, default=None)
+    program: ProgramPlan | None = field(repr=False, default=None)
+
+
+def infeasible(name: str, least: int, limit: int) -> MemoryBudgetError:
+    """The error for a limit below the smallest peak in reach."""
+    return MemoryBudgetError(
+        f"{name} needs at least {least:,} bytes for temporaries and results, the budget is "
+        f"{limit:,}",
+        least=least,
+        hint=f"raise memory_budget to {least} bytes or more",
+    )
 
 
 @dataclass(frozen=True)
@@ -90,15 +112,14 @@ class MemoryCurve:
     everything: int
 
     @staticmethod
-    def of(points: Sequence[CurvePoint]) -> MemoryCurve:
-        """The curve of measured programs; the first keeps everything."""
+    def of(points: Sequence[CurvePoint], everything: int) -> MemoryCurve:
+        """The curve of measured programs."""
         front: list[CurvePoint] = []
-        chosen = points[1:] or points
-        for point in sorted(chosen, key=lambda p: (p.peak_bytes, p.recompute_flops)):
+        for point in sorted(points, key=lambda p: (p.peak_bytes, p.recompute_flops)):
             if not front or point.recompute_flops < front[-1].recompute_flops:
                 front.append(point)
         front.reverse()
-        return MemoryCurve(tuple(front), points[0].peak_bytes)
+        return MemoryCurve(tuple(front), everything)
 
     @property
     def least(self) -> int:
@@ -116,12 +137,7 @@ class MemoryCurve:
         for point in self.points:
             if point.peak_bytes <= limit:
                 return point
-        raise MemoryBudgetError(
-            f"{name} needs at least {self.least:,} bytes for temporaries and results, the budget "
-            f"is {limit:,}",
-            least=self.least,
-            hint=f"raise memory_budget to {self.least} bytes or more",
-        )
+        raise infeasible(name, self.least, limit)
 
     def plot(self, axes: Any = None) -> Any:
         """The curve drawn with matplotlib, on `axes` or new ones; returns the axes."""

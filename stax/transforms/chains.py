@@ -13,7 +13,7 @@ import enum
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stax.errors import ConfigurationError
 
@@ -69,6 +69,33 @@ class Binomial:
             return 0
         t = repetition_number(length, self.slots)
         return t * length - math.comb(self.slots + t, t - 1)
+
+
+def _keep_carries(length: int) -> str | Binomial | None:
+    """The carry of every step."""
+    return "all"
+
+
+def _keep_roots(length: int) -> str | Binomial | None:
+    """As many carries as with equal segments, but fewer steps computed again."""
+    return _slots(2 * math.isqrt(length), length)
+
+
+def _keep_logarithmic(length: int) -> str | Binomial | None:
+    return _slots(2 * length.bit_length(), length)
+
+
+def _keep_few(length: int) -> str | Binomial | None:
+    return _slots(max(length.bit_length() // 2, 3), length)
+
+
+def _slots(slots: int, length: int) -> str | Binomial | None:
+    return Binomial(slots) if slots < length else "all"
+
+
+# What a memory budget lets the loops of a program keep that say nothing themselves: the
+# `checkpoint` of a loop by its length, from much memory to little.
+LOOP_SCHEMES: Final = (_keep_carries, _keep_roots, _keep_logarithmic, _keep_few)
 
 
 def repetition_number(length: int, slots: int) -> int:
@@ -153,4 +180,12 @@ def checked_count(schedule: Sequence[Action], length: int, slots: int) -> Count:
     return Count(sum(times), max(times, default=0), most)
 
 
-__all__ = ["Action", "Binomial", "Count", "Op", "checked_count", "repetition_number"]
+__all__ = [
+    "LOOP_SCHEMES",
+    "Action",
+    "Binomial",
+    "Count",
+    "Op",
+    "checked_count",
+    "repetition_number",
+]

@@ -242,7 +242,7 @@ class JitFunction:
             statics = ()
         leaves, tree = tree_flatten(dynamic)
         avals = tuple(_checked_aval(leaf, self, dynamic) for leaf in leaves)
-        key = (tree, avals, statics)
+        key = (tree, avals, statics, STATE.loops)
         entry = self._entries.get(key)
         if entry is None:
             with self._lock:
@@ -303,6 +303,8 @@ class JitFunction:
         graph = stage(flat, avals, names, name if name.isidentifier() else "f")
         graph, captured = lift_constants(graph)
         seconds = time.perf_counter() - start
+        if not captured and not written:
+            graph.cache["retrace"] = functools.partial(_retraced, flat, graph, names)
         return Entry(graph, out_tree[0], captured, written, seconds, is_product[0])
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
@@ -339,6 +341,35 @@ class JitFunction:
         """Forget every signature; programs in use stay valid."""
         self._entries.clear()
         self.dispatcher.clear_entries()
+
+
+def _retraced(
+    flat: Callable[..., Any],
+    graph: Graph,
+    names: Sequence[str | None],
+    loops: Callable[[int], Any],
+) -> Graph | None:
+    """`graph` traced again with loops that keep less; None where that makes no difference."""
+    if not _has_loops(graph):
+        return None
+    before = STATE.loops
+    STATE.loops = loops
+    try:
+        again, captured = lift_constants(stage(flat, graph.in_avals, names, graph.name))
+    finally:
+        STATE.loops = before
+    same = [a.strong() for a in again.out_avals] == [a.strong() for a in graph.out_avals]
+    return again if same and not captured else None
+
+
+def _has_loops(graph: Graph) -> bool:
+    """Whether there is a scan in the graph or in one that it calls."""
+    for eqn in graph.eqns:
+        if eqn.op == "scan" or any(
+            isinstance(p, Graph) and _has_loops(p) for p in eqn.params.values()
+        ):
+            return True
+    return False
 
 
 def output_template(tree: PyTreeDef) -> Any:

@@ -1,27 +1,25 @@
 """Candidate plans for a memory budget: which forward values stay for the backward part.
 
 Input: a graph with backward equations.  Output: sets of kept forward values, from everything down
-to little, among which the driver chooses after measuring each on the real schedule and arena.
+to little, among which `plan_search` chooses.
 The sets come from three sources: minimum cuts at several prices of recomputation; a dynamic
 program that cuts the forward part into segments, each kept by one of those cuts or recomputed
-from its boundary; and, for small graphs, single changes of those sets.  A model of memory that
-knows what is computed in place of being stored orders and thins the candidates.
+from its boundary; and single changes of those sets.  `MemoryModel` judges them.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar
 
-from stax.core.graph import Eqn, Graph, Var
+from stax.core.graph import Graph, Var
 from stax.core.primitive import Recompute
-from stax.transforms.budget import CurvePoint, MemoryCurve
 from stax.transforms.maxflow import INFINITE, FlowNetwork
+from stax.transforms.memory_model import Kept, MemoryModel, Plan
 from stax.transforms.partition import (
-    FUSIBLE,
     LIGHT,
     PartitionOptions,
     Value,
@@ -40,160 +38,97 @@ _SCALE_BITS: Final = 20
 PRICES: Final = tuple(2.0**k for k in range(-8, 7))  # bytes worth one operation, relative
 LEVELS: Final = 6  # cuts that the dynamic program chooses among
 POSITIONS: Final = 20  # boundaries the dynamic program considers
-LIMITS: Final = 40  # memory limits it is run for
-TRIES: Final = 50_000  # equations simulated while improving small plans
+LIMITS: Final = 24  # memory limits it is run for
+GRAINS: Final = 48  # amounts of held bytes that it tells apart
+TRIES: Final = 100_000  # equations simulated while improving small plans
 MOVES: Final = 6  # changes of each kind tried on one plan
 LARGE: Final = 3_000  # equations from which on fewer plans are looked at
 EXHAUSTIVE: Final = 9  # up to this many values, every set of them is tried
 
-Kept = frozenset[Var]
+
+class Planner:
+    """The candidate plans of a graph; without a backward part there are none."""
+
+    def __init__(self, graph: Graph, options: PartitionOptions = ONE_PROGRAM) -> None:
+        self.split = split = split_joint(graph)
+        self.options = options
+        self.has_backward = bool(split.backward and split.forward)
+        if self.has_backward:
+            self.model = MemoryModel(graph, split)
+            self.values = network_values(split, options)
+            # What is drawn or done once is not done again.
+            self.fixed = {
+                v.var for v in self.values if v.bytes <= options.free_bytes or _is_single(v)
+            }
+            self.network = [v for v in self.values if v.bytes > options.free_bytes]
+
+    @functools.cached_property
+    def everything(self) -> Plan:
+        """The plan that keeps every value."""
+        return self.model.plan(v.var for v in self.values)
+
+    @functools.cached_property
+    def usual(self) -> Plan:
+        """The plan that is taken without a budget: that of the minimum cut."""
+        return self.model.plan({v.var for v in minimum_cut(self.network)[1]} | self.fixed)
+
+    def plans(self) -> list[Plan]:
+        """Plans that no other beats by the model, from the most memory to the least."""
+        if not self.has_backward:
+            return []
+        model, usual = self.model, set(self.usual.kept)
+        found = {p.kept: p for p in (self.usual, self.everything)}
+        large = model.size > LARGE
+        prices = PRICES[::3] if large else PRICES
+        levels = [usual, *(c | self.fixed for c in _cuts(self.network, prices)), self.fixed]
+        few = [levels[0], *(levels[1:][k] for k in spread(len(levels) - 1, LEVELS))]
+        limits = LIMITS // 4 if large else LIMITS
+        for kept in (*levels, *_segmented(self.split, self.values, few, self.fixed, limits)):
+            if frozenset(kept) not in found:
+                plan = model.plan(kept)
+                found[plan.kept] = plan
+        droppable = [
+            v.var
+            for v in self.network
+            if v.var in usual and v.var not in model.outputs | self.fixed
+        ]
+        if len(droppable) <= EXHAUSTIVE:
+            _all_subsets(model, usual, droppable, found)
+        _improve(model, self.network, droppable, self.fixed, found)
+        return pareto(found.values())
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Kept forward values, and what the model says: peak bytes and recomputed operations."""
-
-    kept: Kept
-    peak: int
-    work: int
-
-
-class MemoryModel:
-    """Peak bytes of a graph's program for a set of kept values, without lowering it.
-
-    A cheap value with one fusible reader, and a view, take no memory: their reader reads what
-    they are computed from.  Everything else is stored from its equation to its last reader.
-    """
-
-    def __init__(self, graph: Graph, split: Split) -> None:
-        self.split = split
-        self.producer = {v: e for e in split.forward for v in e.outputs}
-        self.outputs = {a for a in graph.outputs if isinstance(a, Var)}
-        self.free = {*graph.inputs, *(v for v, _ in graph.constants)}
-        self.output_bytes = sum(v.aval.nbytes for v in self.outputs if v not in self.free)
-        self.size = len(split.forward) + len(split.backward)
-
-    def equations(self, kept: Iterable[Var]) -> tuple[list[Eqn], list[Eqn]]:
-        """The program's equations in order, and those among them that recompute."""
-        given = {*kept, *self.free, *(v for v in self.outputs if v in self.producer)}
-        backward, again = backward_equations(self.split.backward, (), self.producer, given)
-        return [*self.split.forward, *backward], again
-
-    def plan(self, kept: Iterable[Var]) -> Plan:
-        """The figures of a set of kept values."""
-        kept = frozenset(kept)
-        eqns, again = self.equations(kept)
-        return Plan(kept, self.peak(eqns), sum(map(equation_cost, again)))
-
-    def peak(self, eqns: Sequence[Eqn]) -> int:
-        """The largest sum of bytes alive, outputs included throughout."""
-        # A recomputed variable is defined twice: each definition is a value of its own.
-        defined: dict[Var, int] = {}
-        reads: list[list[int]] = []
-        sizes: list[int] = []
-        count: list[int] = []  # how many equations read a value
-        fuses: list[bool] = []  # whether all of them can take it without memory
-        for eqn in eqns:
-            fusible = eqn.prim.recompute in FUSIBLE
-            own = []
-            for atom in eqn.inputs:
-                k = defined.get(atom) if isinstance(atom, Var) else None
-                if k is not None and k not in own:
-                    count[k] += 1
-                    if not fusible:
-                        fuses[k] = False
-                    own.append(k)
-            reads.append(own)
-            for var in eqn.outputs:
-                defined[var] = len(sizes)
-                sizes.append(var.aval.nbytes)
-                count.append(0)
-                fuses.append(True)
-        final = {defined[v] for v in self.outputs if v in defined}
-        last = [-1] * len(sizes)
-        first = [0] * len(sizes)
-        stored = [False] * len(sizes)
-        roots: list[tuple[int, ...]] = [()] * len(sizes)
-        value = 0
-        for time, (eqn, own) in enumerate(zip(eqns, reads, strict=True)):
-            if len(own) == 1:
-                sources = roots[own[0]]
-            else:
-                sources = tuple(dict.fromkeys(r for k in own for r in roots[k]))
-            kind = eqn.prim.recompute
-            for _ in eqn.outputs:
-                inlined = value not in final and (
-                    kind is Recompute.VIEW
-                    or (
-                        kind is Recompute.CHEAP
-                        and count[value] <= 1
-                        and fuses[value]
-                        and len(sources) <= 16
-                    )
-                )
-                if inlined:
-                    roots[value] = sources
-                else:
-                    roots[value] = (value,)
-                    stored[value] = value not in final
-                    first[value] = last[value] = time
-                    for root in sources:
-                        last[root] = time
-                value += 1
-        change = [0] * (len(eqns) + 1)
-        for k, is_stored in enumerate(stored):
-            if is_stored:
-                change[first[k]] += sizes[k]
-                change[last[k] + 1] -= sizes[k]
-        alive = peak = 0
-        for delta in change:
-            alive += delta
-            peak = max(peak, alive)
-        return peak + self.output_bytes
-
-
-def candidate_plans(graph: Graph, options: PartitionOptions = ONE_PROGRAM) -> list[Plan]:
-    """Plans from the most kept values to the fewest; the first keeps everything.
-
-    The second is the one that is taken without a budget.  A graph without a backward part has
-    none.
-    """
-    split = split_joint(graph)
-    if not split.backward or not split.forward:
-        return []
-    model = MemoryModel(graph, split)
-    values = network_values(split, options)
-    everything = model.plan(v.var for v in values)
-    # What is drawn or done once is not done again.
-    small = {v.var for v in values if v.bytes <= options.free_bytes or _is_single(v)}
-    network = [v for v in values if v.bytes > options.free_bytes]
-    usual = {v.var for v in minimum_cut(network)[1]} | small
-    default = model.plan(usual)
-    large = model.size > LARGE
-    prices = PRICES[::3] if large else PRICES
-    levels = [usual, *(c | small for c in _cuts(network, prices)), small]
-    found = {default.kept: default}
-    few = [levels[0], *(levels[1:][k] for k in spread(len(levels) - 1, LEVELS))]
-    limits = LIMITS // 4 if large else LIMITS
-    for kept in (*levels, *_segmented(split, values, few, small, limits)):
-        if frozenset(kept) not in found:
-            plan = model.plan(kept)
-            found[plan.kept] = plan
-    droppable = [v.var for v in network if v.var in usual and v.var not in model.outputs | small]
-    if len(droppable) <= EXHAUSTIVE:
-        _all_subsets(model, usual, droppable, found)
-    _improve(model, network, droppable, small, found)
-    front = pareto(found.values())
-    return [everything, default, *(p for p in front if p.kept not in (everything.kept, usual))]
+def candidate_plans(graph: Graph) -> list[Plan]:
+    """Plans of a graph that no other beats by the model, from the most memory to the least."""
+    return Planner(graph).plans()
 
 
 def _is_single(value: Value) -> bool:
     return value.eqn.prim.recompute is Recompute.RANDOM or has_effect(value.eqn.prim)
 
 
-def pareto(plans: Iterable[Plan]) -> list[Plan]:
+class Ranked(Protocol):
+    """What the model says of a plan."""
+
+    @property
+    def kept(self) -> Kept:
+        """Kept values; of equal plans, the one that keeps fewer is preferred."""
+
+    @property
+    def peak(self) -> int:
+        """Bytes."""
+
+    @property
+    def work(self) -> int:
+        """Operations computed again."""
+
+
+P = TypeVar("P", bound=Ranked)
+
+
+def pareto(plans: Iterable[P]) -> list[P]:
     """The plans that no other beats in both peak and work, the largest peak first."""
-    front: list[Plan] = []
+    front: list[P] = []
     for plan in sorted(plans, key=lambda p: (p.peak, p.work, len(p.kept))):
         if not front or plan.work < front[-1].work:
             front.append(plan)
@@ -208,34 +143,17 @@ def spread(count: int, wanted: int) -> list[int]:
     return [count - 1 - (count - 1) * k // (wanted - 1) for k in range(wanted - 1, -1, -1)]
 
 
-def thinned(plans: Sequence[Plan], count: int) -> list[Plan]:
+def thinned(plans: Sequence[P], count: int) -> list[P]:
     """At most `count` plans, evenly spread over the peaks, the ends among them."""
     if len(plans) <= count:
         return list(plans)
     high, low = plans[0].peak, plans[-1].peak
-    chosen: dict[int, Plan] = {}
+    chosen: dict[int, P] = {}
     for k in range(count):
         limit = high - (high - low) * k // max(count - 1, 1)
         plan = next(p for p in plans if p.peak <= limit)
         chosen[id(plan)] = plan
     return list(chosen.values())
-
-
-def between(points: Sequence[CurvePoint], plans: Sequence[Plan]) -> Plan | None:
-    """The plan to measure next: one in the widest gap of the measured curve, if there is any."""
-    curve = MemoryCurve.of(points).points
-    done = {p.kept for p in points}
-    gaps = sorted(pairwise(curve), key=lambda g: g[1].peak_bytes - g[0].peak_bytes)
-    for high, low in gaps:
-        inside = [
-            p
-            for p in plans
-            if high.recompute_flops < p.work < low.recompute_flops and p.kept not in done
-        ]
-        if inside:
-            inside.sort(key=lambda p: p.work)
-            return inside[len(inside) // 2]
-    return None
 
 
 # --- minimum cuts at a price --------------------------------------------------------------------
@@ -406,31 +324,36 @@ def _sums(place: dict[Var, int], amounts: dict[Var, int], bounds: Sequence[int])
 
 def _best_path(segments: Sequence[Sequence[_Segment]], limit: int) -> list[_Segment] | None:
     """The segmentation of least work whose bytes stay within `limit` at every segment."""
-    State = tuple[int, int, tuple[_Segment, ...]]
-    states: list[list[State]] = [[] for _ in segments]
-    states[0] = [(0, 0, ())]
-    grain = max(limit // 64, 1)
-    for i, here in enumerate(states):
-        best: dict[int, State] = {}
-        for state in here:  # one state for each amount of stored bytes, in steps of `grain`
-            key = state[0] // grain
-            if key not in best or state[1] < best[key][1]:
-                best[key] = state
+    # A state: bytes held, work, the segment that led here and the state before it.
+    State = tuple[int, int, Any, Any]
+    states: list[dict[int, State]] = [{} for _ in segments]
+    states[0][0] = (0, 0, None, None)
+    grain = max(limit // GRAINS, 1)
+    for i, here in enumerate(segments[:-1]):
         cheapest = math.inf
-        for key in sorted(best):
-            held, work, path = best[key]
+        for key in sorted(states[i]):  # one state for each amount of held bytes
+            state = states[i][key]
+            held, work = state[0], state[1]
             if work >= cheapest:
                 continue
             cheapest = work
-            if i == len(segments) - 1:
-                return_path = path
-                continue
-            for s in segments[i]:
-                if held + s.needed <= limit:
-                    states[s.stop].append((held + s.stored, work + s.work, (*path, s)))
-        if i == len(segments) - 1 and best:
-            return list(return_path)
-    return None
+            room = limit - held
+            for s in here:
+                if s.needed <= room:
+                    bytes_then, work_then = held + s.stored, work + s.work
+                    there = states[s.stop]
+                    other = there.get(bytes_then // grain)
+                    if other is None or work_then < other[1]:
+                        there[bytes_then // grain] = (bytes_then, work_then, s, state)
+    if not states[-1]:
+        return None
+    state = min(states[-1].values(), key=lambda s: s[1])
+    path = []
+    while state[2] is not None:
+        path.append(state[2])
+        state = state[3]
+    path.reverse()
+    return path
 
 
 # --- small graphs -------------------------------------------------------------------------------
@@ -478,4 +401,4 @@ def _improve(
                 return
 
 
-__all__ = ["MemoryModel", "Plan", "between", "candidate_plans", "pareto", "thinned"]
+__all__ = ["Planner", "candidate_plans", "pareto", "thinned"]

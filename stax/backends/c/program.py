@@ -199,13 +199,8 @@ class _Printer:
         holder = program.in_place.holders(lowered.outputs)
         names = {name: pointers[holder.get(name, name)] for name in pointers}
         uses = _Uses(order, lowered.outputs, program.in_place.base, holder)
-        lifetimes = uses.lifetimes(lambda name: table[name].nbytes, _arena_names(lowered, uses))
         calls: list[str] = []
-
-        def workspace(step: int, nbytes: int) -> str:
-            name = f"work_{step}"
-            lifetimes.append(Lifetime(name, nbytes, step, step))
-            return f"@{name}@"
+        work: dict[int, int] = {}
 
         for step, item in enumerate(order):
             if isinstance(item, CallStep):
@@ -213,15 +208,16 @@ class _Printer:
                     functions = [self.nested(p) for p in program.nested[item.name]]
                     results = [table[n] for n in item.writes]
                     call = nested_call(results, functions, names, table.buffers)  # type: ignore[arg-type]  # of one call
-                    place = workspace(step, call.work) if call.work else "0"
-                    calls.append(call.text.replace("@work@", place))
+                    work[step] = call.work
+                    calls.append(call.text.replace("@work@", _place(step, call.work)))
                 else:
                     calls.append(self.call(lowered, item, names))
                 continue
             source = emit_kernel(item, dtypes, functools.partial(uses.escapes, step=step))
             function, number = self.kernel(source, prefix)
-            work = f"arena + {workspace(step, source.workspace)}" if source.workspace else "0"
-            arguments = ", ".join([*(names[n] for n in source.parameters), work, "ctx->threads"])
+            work[step] = source.workspace
+            place = f"arena + {_place(step, source.workspace)}" if source.workspace else "0"
+            arguments = ", ".join([*(names[n] for n in source.parameters), place, "ctx->threads"])
             if source.checks:
                 calls.append(
                     f"bad = {function}({arguments});\n    if (bad) "
@@ -229,7 +225,7 @@ class _Printer:
                 )
             else:
                 calls.append(f"{function}({arguments});")
-        plan = plan_arena(lifetimes)
+        plan = _arena(lowered, uses, work)
         declared = _declare(lowered, plan, pointers, len(self.constants))
         self.constants += [b for b in table if isinstance(b, ConstBuffer)]
         body = "\n".join([declared, *("    " + call for call in calls)])
@@ -289,9 +285,57 @@ class _Printer:
             f"    int32_t code = 0, bad = 0;\n    (void)bad; (void)in; (void)out; (void)arena;\n"
             f"{body}\n    goto done;\ndone:;\n    return code;\n}}\n"
         )
-        inputs = program.lowered.inputs
-        in_place = {k for k, n in enumerate(inputs) if n in program.in_place.carried}
-        return NestedFunction(name, aligned(plan.nbytes), frozenset(in_place))
+        return NestedFunction(name, aligned(plan.nbytes), _carried_in_place(program))
+
+
+def _carried_in_place(program: Program) -> frozenset[int]:
+    inputs = program.lowered.inputs
+    return frozenset(k for k, n in enumerate(inputs) if n in program.in_place.carried)
+
+
+def _place(step: int, work: int) -> str:
+    """The offset of a step's working memory, known when the arena is."""
+    return f"@work_{step}@" if work else "0"
+
+
+def arena_of(program: Program) -> ArenaPlan:
+    """The arena that the program will have, without its text."""
+    lowered, order = program.lowered, program.order
+    table = lowered.table
+    dtypes = {b.name: b.dtype for b in table}
+    names = {b.name: "" for b in table}
+    holder = program.in_place.holders(lowered.outputs)
+    uses = _Uses(order, lowered.outputs, program.in_place.base, holder)
+    work: dict[int, int] = {}
+    for step, item in enumerate(order):
+        if isinstance(item, Kernel):
+            escapes = functools.partial(uses.escapes, step=step)
+            work[step] = _kernel_workspace(item, dtypes, escapes)
+        elif item.name in program.nested:
+            functions = [
+                NestedFunction("", aligned(arena_of(p).nbytes), _carried_in_place(p))
+                for p in program.nested[item.name]
+            ]
+            results = [table[n] for n in item.writes]
+            work[step] = nested_call(results, functions, names, table.buffers).work  # type: ignore[arg-type]  # of one call
+    return _arena(lowered, uses, work)
+
+
+def _kernel_workspace(
+    kernel: Kernel, dtypes: Mapping[str, DType], escapes: Callable[[str], bool]
+) -> int:
+    """The bytes of working memory of a kernel's function; only merging blocks takes any."""
+    if any(m.role in (Role.COLUMN, Role.ALL) for m in kernel.members):
+        return emit_kernel(kernel, dtypes, escapes).workspace
+    return 0
+
+
+def _arena(lowered: LoweredGraph, uses: _Uses, work: Mapping[int, int]) -> ArenaPlan:
+    """Offsets for the temporaries, and for what steps need while they run."""
+    table = lowered.table
+    lifetimes = uses.lifetimes(lambda name: table[name].nbytes, _arena_names(lowered, uses))
+    lifetimes += [Lifetime(f"work_{k}", n, k, k) for k, n in work.items() if n]
+    return plan_arena(lifetimes)
 
 
 class _Uses:

@@ -1,0 +1,380 @@
+"""A model of the memory that a program takes for a set of kept forward values.
+
+Input: a graph's two parts, once; then sets of kept values.  Output: for each set the peak bytes and
+the recomputed operations, without lowering anything.  The model follows what lowering and the
+schedule do: what a single fusible reader takes is computed there, so its operands live on in its
+place; work between two opaque calls shares kernels, in which what nobody else reads needs no
+memory.  Equations are numbered once, so that one set costs about two microseconds an equation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from stax.core.graph import Eqn, Graph, Var
+from stax.core.primitive import Recompute
+from stax.transforms.partition import FUSIBLE, equation_cost
+from stax.transforms.phases import Split
+
+ALIGNMENT: Final = 64  # of places in an arena
+UNROLLED: Final = 4  # elements up to which a reduction is elementwise work
+TINY: Final = 1024  # bytes
+HEAVY: Final = 10  # operations of one element that several readers do not share unstored
+LIGHT_WEIGHT: Final = 50  # the same, all that is inlined together
+ROOTS: Final = 6  # values in memory that an inlined one may be computed from
+
+Kept = frozenset[Var]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Kept forward values, and what the model says: peak bytes and recomputed operations."""
+
+    kept: Kept
+    peak: int
+    work: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An equation by numbers: `reads` and `writes` are values."""
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    opaque: bool
+    view: bool
+    cheap: bool
+    late: bool  # a reduction whose result is known when its kernel ends
+    tiny: bool  # what others are not kept waiting by
+    weight: int  # operations of one element
+    space: int  # points of its loops
+    rows: int  # elements of its result
+
+
+class MemoryModel:
+    """Peak bytes of a graph's program for a set of kept values, without lowering it."""
+
+    def __init__(self, graph: Graph, split: Split) -> None:
+        self.split = split
+        free = {*graph.inputs, *(v for v, _ in graph.constants)}
+        self.outputs = {a for a in graph.outputs if isinstance(a, Var)}
+        self.number: dict[Var, int] = {}
+        self.sizes: list[int] = []
+        for eqn in (*split.forward, *split.backward):
+            for var in eqn.outputs:
+                if var not in self.number:
+                    self.number[var] = len(self.sizes)
+                    self.sizes.append(var.aval.nbytes)
+        self.count = len(self.sizes)
+        self.sizes += self.sizes  # the values computed again
+        self.places = [-(-n // ALIGNMENT) * ALIGNMENT for n in self.sizes]  # in an arena
+        self.output_bytes = sum(v.aval.nbytes for v in self.outputs if v not in free)
+        self.final = {self.number[v] for v in self.outputs if v in self.number}
+        self.forward = [self._step(e) for e in split.forward]
+        self.backward = [self._step(e) for e in split.backward]
+        self.costs = [equation_cost(e) for e in split.forward]
+        self.size = len(self.forward) + len(self.backward)
+        made = {k: j for j, s in enumerate(self.forward) for k in s.writes}
+        self.producer = made
+        self.kept_anyway = [k for k in self.final if k in made]
+        # The backward equations that read forward values, and readers within the same part.
+        self.sites = [
+            (j, tuple(k for k in s.reads if k in made)) for j, s in enumerate(self.backward)
+        ]
+        self.sites = [(j, reads) for j, reads in self.sites if reads]
+        self.read_opaquely = [False] * self.count
+        for j, reads in self.sites:
+            for k in reads:
+                self.read_opaquely[k] = self.read_opaquely[k] or self.backward[j].opaque
+        self.forward_views = self._views(self.forward)
+        self.backward_views = self._views(self.backward)
+        self.readers = [0] * (2 * self.count)
+        self.unfused = [False] * (2 * self.count)
+        for step in self.forward:
+            self._read(step, step.reads, self.readers, self.unfused)
+        for step in self.backward:
+            own = [k for k in step.reads if k not in made]
+            self._read(step, own, self.readers, self.unfused)
+
+    def _step(self, eqn: Eqn) -> _Step:
+        kind = eqn.prim.recompute
+        reads = dict.fromkeys(
+            self.number[a] for a in eqn.inputs if isinstance(a, Var) and a in self.number
+        )
+        rows = max((v.aval.size for v in eqn.outputs), default=0)
+        space = rows
+        late = unrolled = False
+        if kind is Recompute.REDUCTION:
+            space = max((a.aval.size for a in eqn.inputs), default=0)
+            axes, rank = eqn.params.get("axes"), len(eqn.inputs[0].shape)
+            if axes is not None:
+                unrolled = space <= UNROLLED * rows
+                late = not unrolled and (
+                    len(axes) == rank or min(axes, default=rank) < rank - len(axes)
+                )
+        return _Step(
+            tuple(reads),
+            tuple(self.number[v] for v in eqn.outputs),
+            kind not in FUSIBLE,
+            kind is Recompute.VIEW,
+            kind is Recompute.CHEAP or unrolled,
+            late,
+            kind in FUSIBLE and all(v.aval.nbytes <= TINY for v in eqn.outputs),
+            equation_cost(eqn) // max(rows, 1),
+            rows if unrolled else space,
+            rows,
+        )
+
+    @staticmethod
+    def _views(steps: Sequence[_Step]) -> list[tuple[int, int]]:
+        """Views and what they look at, the last first."""
+        return [(s.writes[0], s.reads[0]) for s in reversed(steps) if s.view and s.reads]
+
+    @staticmethod
+    def _read(step: _Step, reads: Iterable[int], readers: list[int], unfused: list[bool]) -> None:
+        for k in reads:
+            readers[k] += 1
+            if step.opaque:
+                unfused[k] = True
+
+    def equations(self, kept: Iterable[Var]) -> list[int]:
+        """The forward equations that are computed again, in their order."""
+        shift = self._shift(kept)
+        return [j for _, group in self._again(shift) for j in group]
+
+    def plan(self, kept: Iterable[Var]) -> Plan:
+        """The figures of a set of kept values."""
+        kept = frozenset(kept)
+        shift = self._shift(kept)
+        groups = self._again(shift)
+        work = sum(self.costs[j] for _, group in groups for j in group)
+        return Plan(kept, self._peak(shift, groups), work)
+
+    def _shift(self, kept: Iterable[Var]) -> list[int]:
+        """What is added to the number of a value that the backward part reads."""
+        shift = [0] * self.count
+        n = self.count
+        for k in self.producer:
+            shift[k] = n
+        number = self.number
+        for var in kept:
+            if var in number:
+                shift[number[var]] = 0
+        for k in self.kept_anyway:
+            shift[k] = 0
+        return shift
+
+    def _again(self, shift: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """For backward equations, the forward equations computed again just before each."""
+        bound = [not s for s in shift]
+        forward, producer = self.forward, self.producer
+        found: list[tuple[int, list[int]]] = []
+        for j, reads in self.sites:
+            group: list[int] = []
+            pending = [k for k in reads if not bound[k]]
+            pending.reverse()
+            while pending:
+                k = pending[-1]
+                if bound[k]:
+                    pending.pop()
+                    continue
+                made = producer[k]
+                step = forward[made]
+                missing = [i for i in step.reads if not bound[i]]
+                if missing:
+                    pending.extend(reversed(missing))
+                    continue
+                pending.pop()
+                group.append(made)
+                for i in step.writes:
+                    bound[i] = True
+            if group:
+                found.append((j, group))
+        return found
+
+    def is_stored_again(self, k: int, readers: int) -> bool:
+        """Whether a value that is computed again for so many readers takes memory."""
+        step = self.forward[self.producer[k]]
+        return not step.view and not (step.cheap and readers <= 1 and not self.read_opaquely[k])
+
+    def times(self) -> Times:
+        """When values are read, and what is alive whatever is kept."""
+        forward = _Sweep(self.count, self.readers.copy(), self.unfused.copy(), self.final)
+        for step in self.forward:
+            forward.add(step, step.reads, step.writes)
+        sweep = _Sweep(self.count, [2] * self.count, self.unfused.copy(), self.final)
+        for step in self.forward:
+            sweep.add(step, step.reads, step.writes)
+        start = sweep.now + 1
+        sweep.now = start
+        sweep.readers = self.readers
+        sites: dict[int, list[int]] = {}
+        for step in self.backward:
+            at = sweep.add(step, step.reads, step.writes) - start
+            for k in step.reads:
+                if k in self.producer:
+                    sites.setdefault(k, []).append(max(at, 0))
+        ends = {k: t for k, t in forward.last.items() if k in self.producer}
+        early = forward.alive(self.places)
+        late = sweep.alive(self.places, set(self.producer))[start:]
+        return Times(
+            [n + self.output_bytes for n in early],
+            [n + self.output_bytes for n in late],
+            ends,
+            {k: sorted(set(ts)) for k, ts in sites.items()},
+        )
+
+    def _peak(self, shift: Sequence[int], groups: Sequence[tuple[int, list[int]]]) -> int:
+        n = self.count
+        readers, unfused = self.readers.copy(), self.unfused.copy()
+        for j, reads in self.sites:
+            opaque = self.backward[j].opaque
+            for k in reads:
+                k += shift[k]
+                readers[k] += 1
+                if opaque:
+                    unfused[k] = True
+        for _, group in groups:
+            for j in group:
+                step = self.forward[j]
+                for k in step.reads:
+                    k += shift[k]
+                    readers[k] += 1
+                    if step.opaque:
+                        unfused[k] = True
+        # Who reads a view reads what it looks at.
+        for pairs, moved in ((self.backward_views, True), (self.forward_views, False)):
+            for view, base in pairs:
+                if moved:
+                    base += shift[base]
+                elif readers[view + n]:
+                    other = base + shift[base]
+                    readers[other] += readers[view + n] - 1
+                    unfused[other] = unfused[other] or unfused[view + n]
+                if readers[view]:
+                    readers[base] += readers[view] - 1
+                    unfused[base] = unfused[base] or unfused[view]
+        sweep = _Sweep(2 * n, readers, unfused, self.final)
+        for step in self.forward:
+            sweep.add(step, step.reads, step.writes)
+        at = 0
+        for j, group in groups:
+            for step in self.backward[at:j]:
+                sweep.add(step, [k + shift[k] for k in step.reads], step.writes)
+            for i in group:
+                step = self.forward[i]
+                # A result that is kept although its equation runs again is not made twice.
+                writes = [k + n for k in step.writes]
+                sweep.add(step, [k + shift[k] for k in step.reads], writes)
+            at = j
+        for step in self.backward[at:]:
+            sweep.add(step, [k + shift[k] for k in step.reads], step.writes)
+        return max(sweep.alive(self.places)) + self.output_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When things happen, in kernels: of the forward part, then counted anew of the backward part.
+
+    `forward` and `backward` are the bytes alive whatever is kept, results included; `ends` has the
+    last reader of each forward value in the forward part, `sites` its readers in the backward part.
+    """
+
+    forward: list[int]
+    backward: list[int]
+    ends: dict[int, int]
+    sites: dict[int, list[int]]
+
+
+class _Sweep:
+    """The lifetimes of stored values, equation by equation."""
+
+    def __init__(self, size: int, readers: list[int], unfused: list[bool], final: set[int]) -> None:
+        self.readers, self.unfused, self.final = readers, unfused, final
+        self.roots: list[tuple[int, ...]] = [()] * size  # what a value is computed from
+        self.weight = [0] * size  # operations that an inlined value takes
+        self.ready = [0] * size  # the kernel from which on it can be read
+        self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        self.escapes: set[int] = set()
+        self.now = 0
+        self.spaces: set[int] = set()  # of the present kernel
+        self.touched: set[int] = set()  # what it reads and writes
+
+    def add(self, step: _Step, reads: Sequence[int], writes: Sequence[int]) -> int:
+        """Go on by one equation; returns the kernel that takes its operands."""
+        roots, last, ready = self.roots, self.last, self.ready
+        weight = step.weight
+        sources: tuple[int, ...] = ()
+        now = self.now
+        if len(reads) == 1:
+            k = reads[0]
+            sources = roots[k]
+            weight += self.weight[k]
+            if ready[k] > now:
+                now = ready[k]
+        elif reads:
+            sources = tuple(dict.fromkeys([r for k in reads for r in roots[k]]))
+            for k in reads:
+                weight += self.weight[k]
+                if ready[k] > now:
+                    now = ready[k]
+        made = 0
+        for k in writes:
+            if self._is_inlined(k, step, weight, len(sources)):
+                roots[k] = sources
+                ready[k] = now
+                self.weight[k] = weight
+                continue
+            if not made:
+                made = self._kernel_of(step, now, sources) + 1
+                self.touched.update(sources, writes)
+            now = made - 1
+            roots[k] = (k,)
+            if k not in self.final:
+                self.first[k] = last[k] = now
+                if step.opaque or step.late:
+                    self.escapes.add(k)
+            for r in sources:
+                if last.get(r, -1) < now:
+                    last[r] = now
+            ready[k] = now + (step.opaque or step.late)
+        return now
+
+    def _is_inlined(self, k: int, step: _Step, weight: int, sources: int) -> bool:
+        if step.view:
+            return sources <= ROOTS and k not in self.final
+        if not step.cheap or self.unfused[k] or k in self.final:
+            return False
+        if self.readers[k] <= 1:
+            return sources <= ROOTS
+        return sources <= 1 and weight < HEAVY
+
+    def _kernel_of(self, step: _Step, now: int, sources: Sequence[int]) -> int:
+        """The number of the kernel that computes a stored value, the present one from now on."""
+        if step.tiny:
+            return now
+        if step.opaque:
+            now += 1
+            self.spaces, self.touched = set(), set()
+        elif now == self.now and step.space in self.spaces and not self.touched.isdisjoint(sources):
+            self.spaces.add(step.rows)
+        else:
+            if now == self.now:
+                now += 1
+            self.spaces, self.touched = {step.space, step.rows}, set()
+        self.now = now
+        return now
+
+    def alive(self, sizes: Sequence[int], without: Collection[int] = ()) -> list[int]:
+        """The bytes alive at each kernel, those of the values `without` left out."""
+        change = [0] * (max(self.last.values(), default=0) + 2)
+        for k, start in self.first.items():
+            end = self.last[k]
+            if (end > start or k in self.escapes or self.unfused[k]) and k not in without:
+                change[start] += sizes[k]
+                change[end + 1] -= sizes[k]
+        return list(accumulate(change))
