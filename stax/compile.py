@@ -9,6 +9,7 @@ This is the only module that knows the whole pipeline.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +43,7 @@ from stax.schedule.fusion import (
     Step,
     compact,
     fuse,
+    schedule_text,
 )
 from stax.schedule.in_place import NOTHING, InPlace, scheduled_in_place
 from stax.schedule.kernel import Kernel
@@ -57,6 +59,8 @@ from stax.transforms.updates import late_updates
 if TYPE_CHECKING:
     from stax.backends.triton.program import TritonSource
     from stax.backends.triton.run import TritonProgram
+
+STAGES = ("graph", "joint", "loops", "schedule", "source")
 
 
 @dataclass(frozen=True)
@@ -305,9 +309,7 @@ class Lowered:
             return schedule_text(self.order)
         if stage == "source":
             return self.source.text
-        raise ValueError(
-            f"stage={stage!r} is not one of 'graph', 'joint', 'loops', 'schedule', 'source'"
-        )
+        raise ValueError(f"stage={stage!r} is not one of {', '.join(map(repr, STAGES))}")
 
     def compile(self) -> Compiled:
         """Compile; the result is callable."""
@@ -384,21 +386,6 @@ class Compiled:
             "kernels": float(len(self.lowered.kernels)),
             "calls": float(len(self.lowered.order) - len(self.lowered.kernels)),
         }
-
-
-def schedule_text(order: Sequence[Scheduled]) -> str:
-    """The schedule, one kernel or call a paragraph."""
-    lines = []
-    for item in order:
-        if isinstance(item, CallStep):
-            lines.append(f"{item.name}: {', '.join(item.reads)} -> {', '.join(item.writes)}")
-            continue
-        rows, along = list(item.rows), list(item.along)
-        lines.append(f"{item.name}: rows {rows} along {along}")
-        for member in item.members:
-            writes = ", ".join(member.writes)
-            lines.append(f"  stage {member.stage} {member.role.value}: {writes}")
-    return "\n".join(lines)
 
 
 @dataclass
@@ -546,6 +533,14 @@ def program_of(lowered: Lowered) -> CProgram | TritonProgram | ReferenceProgram:
     """Compile a lowered program for its backend."""
     if lowered.options.backend == "numpy":
         return reference_program(lowered.prepared)
+    for stage in STAGES:
+        if stage in process_options().debug:
+            print(
+                f"-- {stage} of {lowered.graph.name}",
+                lowered.as_text(stage),
+                sep="\n",
+                file=sys.stderr,
+            )
     source: Any = lowered.source
     with _lock:
         counters.compiled += 1

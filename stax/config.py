@@ -11,10 +11,12 @@ import dataclasses
 import functools
 import os
 import re
+import warnings
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
-from stax.errors import ConfigurationError
+from stax.errors import ConfigurationError, DegradedWarning
 
 __all__ = [
     "Options",
@@ -29,6 +31,7 @@ __all__ = [
 BACKENDS = ("c", "numpy", "triton")
 PRECISIONS = ("highest", "tf32")
 DEBUG_FLAGS = ("check", "graph", "loops", "schedule", "source", "keep")
+MOST_THREADS = 1024  # more than any machine has; the system refuses to start so many at will
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
 
@@ -41,7 +44,7 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMG]I?)?B?\s*", text, re.IGNORECASE)
     if match is None:
         raise ConfigurationError(f"{text!r} is not a size; write 4096, 64KiB, 512MiB or 2GiB")
-    return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
+    return int(Fraction(match[1]) * _UNITS[(match[2] or "").upper()])
 
 
 def available_cpus() -> int:
@@ -53,8 +56,10 @@ def available_cpus() -> int:
 
 def _threads(text: str) -> int:
     first = text.split(",")[0].strip()  # OMP_NUM_THREADS may list one count per nesting level
-    if not first.isdigit() or int(first) < 1:
-        raise ConfigurationError(f"{text!r} is not a number of threads; write 1 or more")
+    if not (first.isdecimal() and len(first) < 9 and 1 <= int(first) <= MOST_THREADS):
+        raise ConfigurationError(
+            f"{text!r} is not a number of threads; write one from 1 to {MOST_THREADS}"
+        )
     return int(first)
 
 
@@ -106,7 +111,7 @@ class Options:
         "STAX_CC",
         "CC",
         read=str,
-        doc="C compiler: a name on PATH or a full path.",
+        doc="C compiler: a name on PATH, a full path, or `none`.",
         shown="first of `cc`, `gcc`, `clang`",
     )
     num_threads: int = _option(
@@ -129,13 +134,6 @@ class Options:
         doc="Size beyond which the entries used longest ago are removed from the cache.",
         default=2**30,
         shown="`1GiB`",
-    )
-    recompile: bool = _option(
-        "STAX_RECOMPILE",
-        read=_flag,
-        doc="Recompile hot programs in the background at a higher optimisation level.",
-        default=False,
-        shown="`0`",
     )
     strict: bool = _option(
         "STAX_STRICT",
@@ -162,7 +160,8 @@ class Options:
         "STAX_DEBUG",
         read=_debug,
         doc="Comma-separated: `check` verifies the IR between passes; `graph`, `loops`, "
-        "`schedule`, `source` print a stage to stderr; `keep` keeps generated source files.",
+        "`schedule`, `source` print a stage of every program to stderr; `keep` keeps the C text of "
+        "every library beside it in the cache.",
         default=frozenset(),
         shown="none",
     )
@@ -171,8 +170,11 @@ class Options:
 def from_environment(environ: Mapping[str, str]) -> Options:
     """Return the options an environment asks for; empty variables count as absent.
 
+    A variable that is not ours alone (`OMP_NUM_THREADS`) may hold what other programs make sense
+    of: a value that says nothing here is left out, with a warning.
+
     Raises:
-      ConfigurationError: a value outside its documented set; names the variable.
+      ConfigurationError: a value of a `STAX_` variable outside its documented set; names it.
     """
     values: dict[str, Any] = {}
     for field in dataclasses.fields(Options):
@@ -184,7 +186,11 @@ def from_environment(environ: Mapping[str, str]) -> Options:
                 values[field.name] = field.metadata["read"](text)
             except ConfigurationError as error:
                 reason = str(error).partition("\n")[0]
-                raise ConfigurationError(f"environment variable {variable}: {reason}") from None
+                if variable.startswith("STAX_"):
+                    raise ConfigurationError(f"environment variable {variable}: {reason}") from None
+                message = f"stax: the environment variable {variable} is left out: {reason}"
+                warnings.warn(message, DegradedWarning, stacklevel=2)
+                continue
             break
     if not values.get("num_threads"):
         values["num_threads"] = available_cpus()

@@ -214,7 +214,7 @@ class MemoryBudgetError(StaxError, ValueError):
 
 
 class CompilerNotFoundError(StaxError, RuntimeError):
-    """No working C compiler, where one was explicitly asked for."""
+    """No C compiler works here, and what was asked for cannot do without one."""
 
 
 class CompilationError(StaxError, RuntimeError):

@@ -402,3 +402,18 @@ def _rows_fit(
             if nbytes(access.buffer) // max(rows, 1) > options.row_scratch:
                 return False
     return True
+
+
+def schedule_text(order: Sequence[Scheduled]) -> str:
+    """The schedule, one kernel or call a paragraph."""
+    lines = []
+    for item in order:
+        if isinstance(item, CallStep):
+            lines.append(f"{item.name}: {', '.join(item.reads)} -> {', '.join(item.writes)}")
+            continue
+        rows, along = list(item.rows), list(item.along)
+        lines.append(f"{item.name}: rows {rows} along {along}")
+        for member in item.members:
+            writes = ", ".join(member.writes)
+            lines.append(f"  stage {member.stage} {member.role.value}: {writes}")
+    return "\n".join(lines)

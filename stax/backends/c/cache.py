@@ -25,6 +25,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from stax.config import from_environment
 from stax.core.source import user_stacklevel
 from stax.errors import CacheError, DegradedWarning
 
@@ -41,7 +42,6 @@ __all__ = [
 ]
 
 _BLOB_MAGIC = b"STAXBLB1"
-_DEFAULT_LIMIT = 1 << 30
 _TOUCH_AFTER = 3600.0
 _KEEP_YOUNGER_THAN = 120.0
 _STALE_BUILD = 3600.0
@@ -73,7 +73,7 @@ def content_key(*parts: str | bytes) -> str:
 class Cache:
     """One cache directory of one user; every method is safe among threads and processes."""
 
-    def __init__(self, base: Path, *, limit: int = _DEFAULT_LIMIT) -> None:
+    def __init__(self, base: Path, *, limit: int = 1 << 30) -> None:
         """Open (and create) the store under `base`; raises `CacheError` if it is not safe to use.
 
         Args:
@@ -342,7 +342,7 @@ _places: dict[tuple[str | None, ...], _Places] = {}
 
 def _current() -> _Places:
     """Return the places for the environment as it is now (read anew at each call)."""
-    names = ("STAX_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "STAX_CACHE_LIMIT")
+    names = ("STAX_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "STAX_CACHE_BYTES")
     key = tuple(os.environ.get(name) for name in names)
     places = _places.get(key)
     if places is None:
@@ -356,7 +356,10 @@ def _current() -> _Places:
 def _configured_base() -> Path | None:
     explicit = os.environ.get("STAX_CACHE_DIR")
     if explicit:
-        return Path(explicit).expanduser().absolute()
+        try:
+            return Path(explicit).expanduser().absolute()
+        except RuntimeError:  # `~somebody`, of whom no home is known
+            return None
     xdg = os.environ.get("XDG_CACHE_HOME")
     if xdg and os.path.isabs(xdg):
         return Path(xdg) / "stax"
@@ -365,8 +368,8 @@ def _configured_base() -> Path | None:
 
 
 def _configured_limit() -> int:
-    text = os.environ.get("STAX_CACHE_LIMIT", "")
-    return int(text) if text.isdigit() else _DEFAULT_LIMIT
+    name = "STAX_CACHE_BYTES"
+    return from_environment({name: os.environ.get(name, "")}).cache_bytes
 
 
 def default_cache() -> Cache | None:

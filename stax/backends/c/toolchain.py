@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stax.backends.c import cache
+from stax.config import options
 from stax.errors import CompilationError, CompilerNotFoundError
 
 __all__ = [
@@ -143,7 +144,11 @@ class Toolchain:
           CompilerNotFoundError: it could not run here (no room, no permission, no memory).
         """
         key = self.key(source, opt=opt, extra=extra)
-        return cache.load_library_path(key) or self._build(key, source, opt, extra)
+        path = cache.load_library_path(key) or self._build(key, source, opt, extra)
+        if "keep" in options().debug:
+            with contextlib.suppress(OSError):
+                path.with_suffix(".c").write_text(source, encoding="utf-8")
+        return path
 
     def _build(self, key: str, source: str, opt: str, extra: Sequence[str]) -> Path:
         fault: OSError | None = None

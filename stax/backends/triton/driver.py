@@ -168,7 +168,7 @@ def driver() -> Driver:
     Raises:
       DeviceError: there is none, or it is too old.
     """
-    library = os.environ.get("STAX_CUDA_DRIVER", LIBRARY)
+    library = os.environ.get("STAX_CUDA_DRIVER") or LIBRARY
     with _lock:
         found = _drivers.get(library)
         if found is None:
