@@ -18,11 +18,13 @@ from stax.loops.monoids import monoid
 from stax.loops.nodes import Pointwise, Reduction
 from stax.loops.ops import Value, ops
 from stax.loops.scalar_ops import compute_dtype, is_half
+from stax.loops.split import device_properties
 from stax.loops.tensors import BufferTensor, TensorNode, loop_tensor
 
 if TYPE_CHECKING:
     from stax.loops.lower import Lowering
 
+LONG = 2048  # elements from which a contraction may be cut into pieces on a device
 TINY = 4096  # multiplications up to which a product is a loop
 LIBRARY_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -43,6 +45,32 @@ def _converted(node: TensorNode, dtype: np.dtype) -> TensorNode:
 
 
 Axes = tuple[int, ...]
+
+
+def pieces(device: str, b: int, m: int, n: int, k: int) -> int:
+    """Into how many pieces a long contraction with a small result is cut, so that a device is full.
+
+    The pieces are added up in order afterwards; 1 means that it is not cut.
+    """
+    properties = device_properties(device)
+    if properties is None or k < LONG:
+        return 1
+    programs = b * -(-m // 64) * -(-n // 64)
+    return max(1, min(properties.multiprocessors // programs, k // (LONG // 4)))
+
+
+def summed(partial: TensorNode, dtype: np.dtype) -> TensorNode:
+    """The sum over the first axis, in order."""
+    load = partial.loader()
+    data = Reduction(
+        ranges=partial.shape[1:],
+        reduction_ranges=partial.shape[:1],
+        inner_fn=lambda index, rindex: (load((*rindex, *index)),),
+        monoid=monoid("sum"),
+        dtype=dtype,
+        acc_dtype=partial.dtype,
+    )
+    return loop_tensor(data, [partial])
 
 
 def lower_dot(
@@ -74,6 +102,20 @@ def lower_dot(
         if m > 1 and not right.is_realized:
             right = ctx.realize(y).permute((*yb, *yc, *yf))
         return _as_reduction(left, right, batch, rows, columns, inner, dtype)
+    count = pieces(ctx.device, b, m, n, k)
+    while k % count:
+        count -= 1
+    if b == 1 and count > 1:
+        inner_each = k // count
+        cut = left.reshape((m, count, inner_each)).permute((1, 0, 2))
+        parts = (
+            _matrix(ctx, cut, (count, m, inner_each)),
+            _matrix(ctx, right.reshape((count, inner_each, n)), (count, inner_each, n)),
+        )
+        wide = np.dtype(np.float32) if is_half(dtype) else dtype
+        sizes = {"b": count, "m": m, "n": n, "k": inner_each}
+        (partial,) = ctx.call("matmul", parts, [((count, *rows, *columns), wide)], sizes)
+        return summed(partial, dtype)
     operands = (
         _matrix(ctx, left, (b, m, k)),
         _matrix(ctx, right, (b, k, n)),

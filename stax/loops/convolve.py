@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stax.loops.construct import full, pad
+from stax.loops.contract import pieces, summed
 from stax.loops.layout import Index
 from stax.loops.monoids import monoid
 from stax.loops.nodes import Pointwise, Reduction
@@ -89,6 +90,8 @@ class _Convolution:
     def lowered(self) -> TensorNode:
         """The result, in the axis order that was asked for."""
         rank, count = len(self.window), math.prod(self.shape)
+        if self.ctx.device != "cpu" and rank and count and self.multiplied():
+            return self.implicit()
         work = count * self.kernel.shape[1] * math.prod(self.window)
         if (
             self.ctx.device != "cpu"
@@ -100,6 +103,48 @@ class _Convolution:
             return self.reduction()
         swapped = math.prod(self.window) > math.prod(self.extents)
         return self.summed_over_kernel() if swapped else self.direct()
+
+    # ---------------------------------------------------------------------------- on a device
+
+    def multiplied(self) -> bool:
+        """Whether a device's matrix product takes these types and is large enough to be filled."""
+        own = self.image.dtype
+        if own != self.kernel.dtype or self.dtype not in (own, np.dtype(np.float32)):
+            return False
+        inner = self.kernel.shape[1] * math.prod(self.window)
+        return (
+            (own in LIBRARY_DTYPES or is_half(own))
+            and inner >= FEW
+            and (self.kernel.shape[0] // self.groups >= FEW)
+        )
+
+    def implicit(self) -> TensorNode:
+        """A product of matrices whose rows are the places of the result."""
+        rank, groups = len(self.window), self.groups
+        image, kernel = self.ctx.realize(self.image), self.ctx.realize(self.kernel)
+        filters, taken = self.kernel.shape[:2]
+        n = self.image.shape[0]
+        rows, inner = n * math.prod(self.extents), taken * math.prod(self.window)
+        count = pieces(self.ctx.device, groups, rows, filters // groups, inner)
+        params = {
+            "pieces": count,
+            "groups": groups,
+            "extents": self.extents,
+            "window": self.window,
+            "strides": self.strides,
+            "holes": self.holes,
+            "image_holes": self.image_holes,
+            "padding": self.padding,
+        }
+        shape = (n, *self.extents, filters)
+        back = [0, rank + 1, *range(1, rank + 1)]
+        order = [back[k] for k in self.order]
+        if count == 1:
+            (result,) = self.ctx.call("conv_gemm", [image, kernel], [(shape, self.dtype)], params)
+            return result.permute(order)
+        wide = np.dtype(np.float32) if is_half(self.dtype) else self.dtype
+        (partial,) = self.ctx.call("conv_gemm", [image, kernel], [((count, *shape), wide)], params)
+        return summed(partial.permute((0, *(k + 1 for k in order))), self.dtype)
 
     # -------------------------------------------------------------------------------- routines
 

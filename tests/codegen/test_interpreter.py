@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("test_attention.py", "test_kernels.py", "test_samples.py", "test_whole.py")
+PARTS = (
+    "test_attention.py",
+    "test_convolution.py",
+    "test_kernels.py",
+    "test_samples.py",
+    "test_whole.py",
+)
 
 
 @pytest.mark.slow

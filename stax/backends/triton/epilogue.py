@@ -8,25 +8,27 @@ product itself is stored only if another step reads it too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stax.backends.triton.emit import NestEmitter
 from stax.backends.triton.handler import Axis
-from stax.backends.triton.kernel import KernelSource, Operand
-from stax.backends.triton.scores import Scores
+from stax.backends.triton.kernel import KernelSource
+from stax.backends.triton.scores import Scores, loops_making
 from stax.backends.triton.templates import (
     LEAST,
     Blocks,
+    Contraction,
     chosen_blocks,
     cut_choices,
     product_head,
-    product_loop,
     worth_tuning,
 )
 from stax.backends.triton.tiling import Tiling
 from stax.dtypes import DType
 from stax.loops.buffers import BufferTable, ExternBuffer
+from stax.loops.layout import contiguous_strides
 from stax.loops.scalar_ops import compute_dtype, is_half
 from stax.loops.symbolic import Expr, as_expr, linearize
 from stax.schedule.fusion import CallStep, Scheduled
@@ -48,10 +50,15 @@ class Joined:
 
     call: CallStep
     product: str
-    kernel: Kernel  # over the rows and columns of the product
+    kernel: Kernel  # its first loops make the rows of the product, the others its columns
 
 
 Step = Scheduled | Scores
+
+
+def is_contraction(buffer: ExternBuffer) -> bool:
+    """Whether the result of a call is a product, of matrices or as a convolution."""
+    return buffer.extern_kind in ("matmul", "conv_gemm")
 
 
 def joined(order: Sequence[Step], table: BufferTable) -> list[Step | Joined]:
@@ -69,7 +76,7 @@ def joined(order: Sequence[Step], table: BufferTable) -> list[Step | Joined]:
             continue
         buffer = table[item.writes[0]]
         users = readers.get(buffer.name, [])
-        if not isinstance(buffer, ExternBuffer) or buffer.extern_kind != "matmul" or not users:
+        if not isinstance(buffer, ExternBuffer) or not users or not is_contraction(buffer):
             continue
         place = users[0]
         reader = order[place]
@@ -96,20 +103,26 @@ def joined(order: Sequence[Step], table: BufferTable) -> list[Step | Joined]:
 def _over_product(kernel: Kernel, product: ExternBuffer) -> Kernel | None:
     """The kernel in the rows and columns of the product, if it reads nothing but its own point."""
     p = product.params
-    shape = (p["m"], p["n"])
-    if p["b"] != 1 or kernel.size > MOST_INSTRUCTIONS or kernel.numel != shape[0] * shape[1]:
+    if product.extern_kind == "matmul":
+        batch, rows, columns = p["b"], p["m"], p["n"]
+    else:
+        batch, columns = p["pieces"] * p["groups"], product.shape[-1]
+        rows = math.prod(product.shape) // columns
+    if batch != 1 or kernel.size > MOST_INSTRUCTIONS or kernel.numel != rows * columns:
         return None
     if any(m.role is not Role.FULL for m in kernel.members):
         return None
-    if common_refinement(kernel.space, shape) != shape:
+    space = common_refinement(kernel.space, (rows, columns))
+    cut = None if space is None else loops_making(space, rows)
+    if space is None or cut is None:
         return None
-    made = Kernel(kernel.name, shape, None)
+    made = Kernel(kernel.name, space, cut)
     for member in kernel.members:
         own = replace(member)
-        own.indexes = mapped_indexes(own, shape, None)
+        own.indexes = mapped_indexes(own, space, None)
         made.add(own)
-    symbols = [as_expr(s) for s in space_symbols(shape)]
-    own_point = linearize(symbols, (shape[1], 1))
+    symbols = [as_expr(s) for s in space_symbols(space)]
+    own_point = linearize(symbols, contiguous_strides(space))
     for member in made.members:
         if any(e is not own_point for e in access_of(member, product.name, "load")):
             return None
@@ -143,22 +156,15 @@ class ProductEmitter(NestEmitter):
     def __init__(
         self,
         step: Joined,
-        operands: tuple[Operand, Operand],
-        own: DType,
-        inner: int,
+        what: Contraction,
         dtypes: Mapping[str, DType],
         escapes: Callable[[str], bool],
         shrink: int = 0,
         use: Blocks | None = None,
-        precision: str = "ieee",
     ) -> None:
-        self.precision = precision
         self.step = step
-        self.operands = operands
-        self.own = own
-        self.contracted = inner
-        rows, columns = step.kernel.space
-        blocks = use or chosen_blocks(1, rows, columns, inner, own)
+        self.what = what
+        blocks = use or chosen_blocks(*what.shape, what.dtype)
         self.blocks = Blocks(
             max(blocks.m >> shrink, LEAST),
             max(blocks.n >> shrink, LEAST),
@@ -169,12 +175,11 @@ class ProductEmitter(NestEmitter):
         super().__init__(step.kernel, dtypes, escapes, shrink)
 
     def divided(self, kernel: Kernel) -> tuple[tuple[int, ...], int | None, list[tuple[Expr, ...]]]:
-        return kernel.space, None, [m.indexes for m in kernel.members]
+        return kernel.space, kernel.split, [m.indexes for m in kernel.members]
 
     def _parameters(self) -> tuple[tuple[str, ...], frozenset[str]]:
         own, written = super()._parameters()
-        left, right = self.operands
-        seen = dict.fromkeys((left.buffer, right.buffer))
+        seen = dict.fromkeys((self.what.left, self.what.right))
         product = self.step.product
         seen.update(dict.fromkeys(n for n in own if n != product))
         if self.escapes(product):
@@ -183,12 +188,14 @@ class ProductEmitter(NestEmitter):
         return tuple(seen), written
 
     def choose(self) -> Tiling:
-        rows, columns = self.step.kernel.space
+        _, rows, columns, _ = self.what.shape
+        kernel = self.step.kernel
         axes = (Axis("y", rows, self.blocks.m), Axis("x", columns, self.blocks.n))
-        return Tiling(axes, ((0,), (1,)), self.blocks.warps)
+        cut = kernel.split or 0
+        groups = (tuple(range(cut)), tuple(range(cut, len(kernel.space))))
+        return Tiling(axes, groups, self.blocks.warps)
 
     def run(self) -> list[KernelSource]:
-        rows, columns = self.step.kernel.space
         emitter = self.emitter
         product, dtype = self.step.product, self.dtypes[self.step.product]
         text = "acc"
@@ -198,45 +205,33 @@ class ProductEmitter(NestEmitter):
         value = emitter.define(("product",), text, compute_dtype(dtype), every)
         emitter.forwarded[product] = value
         if self.escapes(product):
-            place = linearize([as_expr(s) for s in self.symbols], (columns, 1))
+            symbols = [as_expr(s) for s in self.symbols]
+            place = linearize(symbols, contiguous_strides(self.space))
             emitter.store_line(product, place, value)
         for member in self.kernel.members:
             self._emit(member)
         lines = emitter.outer.lines
         text = "\n".join(lines)
-        left, right = (f"p{self.parameters.index(operand.buffer)}" for operand in self.operands)
-        shape = (1, rows, columns, self.contracted)
+        left, right = (f"p{self.parameters.index(n)}" for n in (self.what.left, self.what.right))
         head = [
-            *product_head(shape, self.blocks, self.wide),
-            *product_loop(
-                shape, self.operands, (left, right), self.own, self.blocks, self.precision
-            ),
+            *product_head(self.what.shape, self.blocks, self.wide),
+            *self.what.loop((left, right), self.blocks),
             *self.axis_lines(0, f"row * {self.blocks.m} + ", text),
             *self.axis_lines(1, f"column * {self.blocks.n} + ", text),
         ]
         name = f"{self.kernel.name}_product"
-        variants = self._variants if worth_tuning(shape) else None
+        variants = self._variants if worth_tuning(self.what.shape) else None
         made = self.source(name, head, lines, again=self._again_smaller, variants=variants)
         return [replace(made, stages=self.blocks.stages)]
 
     def _variants(self) -> list[KernelSource]:
-        rows, columns = self.step.kernel.space
-        own = (self.step, self.operands, self.own, self.contracted, self.dtypes, self.escapes)
+        own = (self.step, self.what, self.dtypes, self.escapes)
         return [
-            ProductEmitter(*own, use=cut, precision=self.precision).run()[0]
-            for cut in cut_choices(rows, columns, self.contracted, self.own)
+            ProductEmitter(*own, use=cut).run()[0]
+            for cut in cut_choices(*self.what.shape[1:], self.what.dtype)
             if cut != self.blocks
         ]
 
     def _again_smaller(self, shrink: int) -> KernelSource:
-        made = ProductEmitter(
-            self.step,
-            self.operands,
-            self.own,
-            self.contracted,
-            self.dtypes,
-            self.escapes,
-            shrink,
-            precision=self.precision,
-        )
-        return made.run()[0]
+        own = (self.step, self.what, self.dtypes, self.escapes)
+        return ProductEmitter(*own, shrink).run()[0]

@@ -9,18 +9,26 @@ block's arena) and what happens in order.  Kernels with the same text share a fu
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from stax.backends.triton.attention import ScoresEmitter
+from stax.backends.triton.convolution import Convolution
 from stax.backends.triton.emit import emit_kernel
-from stax.backends.triton.epilogue import Joined, ProductEmitter, Step, joined, reads_of, writes_of
-from stax.backends.triton.kernel import KernelSource, Operand
+from stax.backends.triton.epilogue import (
+    Joined,
+    ProductEmitter,
+    Step,
+    is_contraction,
+    joined,
+    reads_of,
+    writes_of,
+)
+from stax.backends.triton.kernel import KernelSource, Operand, Product
 from stax.backends.triton.prelude import prelude
 from stax.backends.triton.scores import Scores, operand_of, without_scores
-from stax.backends.triton.templates import matmul
-from stax.dtypes import DType
+from stax.backends.triton.templates import Contraction, MatrixProduct, contraction
 from stax.loops.buffers import (
     Buffer,
     BufferTable,
@@ -28,7 +36,6 @@ from stax.loops.buffers import (
     ExternBuffer,
     InputBuffer,
 )
-from stax.loops.layout import contiguous_strides
 from stax.loops.lower import LoweredGraph
 from stax.schedule.fusion import CallStep, Scheduled
 from stax.schedule.kernel import Kernel, Role
@@ -104,6 +111,50 @@ class Block:
     plan: ArenaPlan
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """What one run of a program does: launches, steps of the host, bytes read and written.
+
+    A `while_loop` counts as one step, and of a branch the last one counts.
+    """
+
+    launches: int = 0
+    host: int = 0
+    nbytes: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.launches + other.launches, self.host + other.host, self.nbytes + other.nbytes
+        )
+
+    def times(self, count: int) -> Traffic:
+        """That of `count` runs."""
+        return Traffic(count * self.launches, count * self.host, count * self.nbytes)
+
+    @staticmethod
+    def of(block: Block) -> Traffic:
+        """That of the steps of a block; every launch moves its buffers once."""
+        total = Traffic()
+        for action in block.actions:
+            if isinstance(action, Launch):
+                source = action.source
+                moved = sum(block.table[n].nbytes for n in source.parameters)
+                total += Traffic(1, 0, moved + sum(s.nbytes for s in source.scratch))
+            elif isinstance(action, HostCall):
+                first = action.results[0]
+                moved = sum(i.layout.extent * i.dtype.itemsize for i in first.inputs)
+                total += Traffic(0, 1, moved + sum(b.nbytes for b in action.results))
+            else:
+                first = action.results[0]
+                if first.extern_kind == "scan":
+                    total += Traffic.of(action.blocks[0]).times(first.params["length"])
+                elif first.extern_kind == "while":
+                    total += Traffic.of(action.blocks[0]) + Traffic.of(action.blocks[1])
+                else:
+                    total += Traffic.of(action.blocks[-1])
+        return total
+
+
 @dataclass
 class TritonSource:
     """The text of a program and everything decided on the way.
@@ -127,6 +178,11 @@ class TritonSource:
     def plan(self) -> ArenaPlan:
         """Where the temporaries of the outermost block lie."""
         return self.block.plan
+
+    @property
+    def traffic(self) -> Traffic:
+        """What one run does."""
+        return Traffic.of(self.block)
 
     @property
     def calls_host(self) -> bool:
@@ -198,7 +254,10 @@ class _Printer:
             if isinstance(item, Scores):
                 made = ScoresEmitter(item, dtypes, escapes, precision=self.precision).run()
             elif isinstance(item, Joined):
-                made = _joined_product(item, table, dtypes, escapes, self.precision)
+                buffer = table[item.product]
+                assert isinstance(buffer, ExternBuffer)
+                what = _contraction(buffer, self.precision)
+                made = ProductEmitter(item, what, dtypes, escapes).run()
             else:
                 made = emit_kernel(item, dtypes, escapes)
             for source in made:
@@ -235,7 +294,7 @@ class _Printer:
         first = results[0]
         if item.name in program.nested:
             return NestedCall(results, tuple(self.block(p) for p in program.nested[item.name]))
-        if first.extern_kind == "matmul":
+        if is_contraction(first):
             return self._launch(_product(item.name, first, self.precision))
         return HostCall(results)
 
@@ -259,29 +318,24 @@ class _Printer:
         return places
 
 
-def _product(name: str, buffer: ExternBuffer, precision: str) -> KernelSource:
+def _contraction(buffer: ExternBuffer, precision: str) -> Contraction:
+    """What a call multiplies."""
+    if buffer.extern_kind == "conv_gemm":
+        return Convolution.of(buffer, precision)
     p = buffer.params
-    shape = (p["b"], p["m"], p["n"], p["k"])
-    left, right = (operand_of(i) for i in buffer.inputs)
-    strides = contiguous_strides((p["b"], p["m"], p["n"]))
-    result = Operand(buffer.name, 0, (strides[0], strides[1], strides[2]))
-    dtypes = (buffer.inputs[0].dtype, buffer.dtype)
-    return matmul(f"product_{name}", shape, left, right, result, dtypes, precision=precision)
-
-
-def _joined_product(
-    item: Joined,
-    table: BufferTable,
-    dtypes: Mapping[str, DType],
-    escapes: Callable[[str], bool],
-    precision: str,
-) -> list[KernelSource]:
-    buffer = table[item.product]
-    assert isinstance(buffer, ExternBuffer)
     operands = (operand_of(buffer.inputs[0]), operand_of(buffer.inputs[1]))
-    own, inner = buffer.inputs[0].dtype, buffer.params["k"]
-    made = ProductEmitter(item, operands, own, inner, dtypes, escapes, precision=precision)
-    return made.run()
+    shape = (p["b"], p["m"], p["n"], p["k"])
+    return MatrixProduct.of(shape, operands, buffer.inputs[0].dtype, precision)
+
+
+def _product(name: str, buffer: ExternBuffer, precision: str) -> KernelSource:
+    """The kernel of a call that multiplies; plain matrices may be left to a library."""
+    what = _contraction(buffer, precision)
+    plain = None
+    if isinstance(what, MatrixProduct):
+        result = Operand(buffer.name, 0, what.strides)
+        plain = Product(what.shape, *what.operands, result, (what.dtype, buffer.dtype), precision)
+    return contraction(f"product_{name}", what, buffer.name, buffer.dtype, plain)
 
 
 class _Uses:

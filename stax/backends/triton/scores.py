@@ -227,7 +227,7 @@ class _Search:
         for kernel in kernels:
             space = None if space is None else common_refinement(space, kernel.space)
         b, m, _ = self.shape
-        cuts = None if space is None else (_cut(space, b), _cut(space, b * m))
+        cuts = None if space is None else (loops_making(space, b), loops_making(space, b * m))
         if space is None or cuts is None or None in cuts:
             raise _NotAFamily
         found = Family(self.shape, space, (cuts[0] or 0, cuts[1] or 0))
@@ -337,7 +337,7 @@ def _turned(operand: Operand) -> Operand:
     return Operand(operand.buffer, operand.offset, (batch, columns, rows))
 
 
-def _cut(space: Sequence[int], points: int) -> int | None:
+def loops_making(space: Sequence[int], points: int) -> int | None:
     """How many of the first loops make `points`."""
     done = 1
     for k, n in enumerate(space):

@@ -90,47 +90,155 @@ def product_head(shape: tuple[int, int, int, int], use: Blocks, wide: bool) -> l
     ]
 
 
-def product_loop(
-    shape: tuple[int, int, int, int],
-    operands: tuple[Operand, Operand],
-    pointers: tuple[str, str],
-    dtype: DType,
-    use: Blocks,
-    precision: str = "ieee",
-) -> list[str]:
-    """The loop over the contraction; `acc` is the block of the product."""
-    _, m, n, k = shape
-    left, right = operands
-    acc = "tl.float64" if dtype.itemsize == 8 else "tl.float32"
-    reach = max(
-        abs(o.offset) + sum(abs(s) * e for s, e in zip(o.strides, (shape[0], *ends), strict=True))
-        for o, ends in ((left, (m, k)), (right, (k, n)))
-    )
-    wide = ".to(tl.int64)" if reach >= NARROW else ""
-    in_k = f"inner{{}} < {k} - start"
-    mask_a = _mask((m % use.m, f"(rows < {m})"), (k % use.k, f"({in_k.format('[None, :]')})"))
-    mask_b = _mask((k % use.k, f"({in_k.format('[:, None]')})"), (n % use.n, f"(columns < {n})"))
-    return [
-        f"rows = (row * {use.m} + tl.arange(0, {use.m}))[:, None]{wide}",
-        f"columns = (column * {use.n} + tl.arange(0, {use.n}))[None, :]{wide}",
-        f"inner = tl.arange(0, {use.k}){wide}",
-        f"a = {pointers[0]} + ({left.offset} + batch * {left.strides[0]}"
-        f" + rows * {left.strides[1]} + inner[None, :] * {left.strides[2]})",
-        f"b = {pointers[1]} + ({right.offset} + batch * {right.strides[0]}"
-        f" + inner[:, None] * {right.strides[1]} + columns * {right.strides[2]})",
-        f"acc = tl.full(({use.m}, {use.n}), 0, {acc})",
-        f"for start in range(0, {k}, {use.k}):",
-        f"    left = tl.load(a{mask_a}{', other=0' if mask_a else ''})",
-        f"    right = tl.load(b{mask_b}{', other=0' if mask_b else ''})",
-        f'    acc = tl.dot(left, right, acc, input_precision="{precision}", out_dtype={acc})',
-        f"    a += {use.k * left.strides[2]}",
-        f"    b += {use.k * right.strides[1]}",
-    ]
+@dataclass(frozen=True)
+class Contraction:
+    """What a program multiplies: a batch of matrices that are read by addresses of some form.
+
+    `shape` is (b, m, n, k), `dtype` that of the operands; the result is written row-major at
+    `strides` of its batch, rows and columns.
+    """
+
+    shape: tuple[int, int, int, int]
+    left: str
+    right: str
+    dtype: DType
+    precision: str
+    strides: tuple[int, int, int]
+
+    @property
+    def total(self) -> str:
+        """The type in which products are added up."""
+        return "tl.float64" if self.dtype.itemsize == 8 else "tl.float32"
+
+    def dot(self, left: str, right: str) -> str:
+        """The statement that adds the product of two blocks."""
+        return (
+            f'acc = tl.dot({left}, {right}, acc, input_precision="{self.precision}", '
+            f"out_dtype={self.total})"
+        )
+
+    def place(self) -> str:
+        """Where a batch index starts in the result."""
+        return f"batch * {self.strides[0]}"
+
+    def loop(self, pointers: tuple[str, str], use: Blocks) -> list[str]:
+        """The loop over the contraction; `acc` is the block of the product."""
+        raise NotImplementedError
 
 
-def _mask(*parts: tuple[int, str]) -> str:
-    found = [text for ragged, text in parts if ragged]
+@dataclass(frozen=True)
+class MatrixProduct(Contraction):
+    """The product of strided matrices."""
+
+    operands: tuple[Operand, Operand]
+
+    @staticmethod
+    def of(
+        shape: tuple[int, int, int, int],
+        operands: tuple[Operand, Operand],
+        dtype: DType,
+        precision: str,
+    ) -> MatrixProduct:
+        """That of two operands, written densely."""
+        _, m, n, _ = shape
+        names = (operands[0].buffer, operands[1].buffer)
+        return MatrixProduct(shape, *names, dtype, precision, (m * n, n, 1), operands)
+
+    def loop(self, pointers: tuple[str, str], use: Blocks) -> list[str]:
+        _, m, n, k = self.shape
+        left, right = self.operands
+        batch = self.shape[0]
+        reach = max(
+            abs(o.offset) + sum(abs(s) * e for s, e in zip(o.strides, (batch, *ends), strict=True))
+            for o, ends in ((left, (m, k)), (right, (k, n)))
+        )
+        wide = ".to(tl.int64)" if reach >= NARROW else ""
+        in_k = f"inner{{}} < {k} - start"
+        ragged = k % use.k != 0
+        mask_a = conjunction(
+            (m % use.m != 0, f"(rows < {m})"), (ragged, f"({in_k.format('[None, :]')})")
+        )
+        mask_b = conjunction(
+            (ragged, f"({in_k.format('[:, None]')})"), (n % use.n != 0, f"(columns < {n})")
+        )
+        return [
+            f"rows = (row * {use.m} + tl.arange(0, {use.m}))[:, None]{wide}",
+            f"columns = (column * {use.n} + tl.arange(0, {use.n}))[None, :]{wide}",
+            f"inner = tl.arange(0, {use.k}){wide}",
+            f"a = {pointers[0]} + ({left.offset} + batch * {left.strides[0]}"
+            f" + rows * {left.strides[1]} + inner[None, :] * {left.strides[2]})",
+            f"b = {pointers[1]} + ({right.offset} + batch * {right.strides[0]}"
+            f" + inner[:, None] * {right.strides[1]} + columns * {right.strides[2]})",
+            f"acc = tl.full(({use.m}, {use.n}), 0, {self.total})",
+            f"for start in range(0, {k}, {use.k}):",
+            f"    left = tl.load(a{mask_a}{', other=0' if mask_a else ''})",
+            f"    right = tl.load(b{mask_b}{', other=0' if mask_b else ''})",
+            f"    {self.dot('left', 'right')}",
+            f"    a += {use.k * left.strides[2]}",
+            f"    b += {use.k * right.strides[1]}",
+        ]
+
+
+def conjunction(*parts: tuple[bool, str]) -> str:
+    """The mask of an access that is inside where each part that counts is."""
+    found = [text for counts, text in parts if counts]
     return ", mask=" + " & ".join(found) if found else ""
+
+
+def contraction(
+    name: str,
+    what: Contraction,
+    result: str,
+    out: DType,
+    product: Product | None = None,
+    blocks: Blocks | None = None,
+) -> KernelSource:
+    """The kernel of a contraction whose result is stored as it is."""
+    b, m, n, k = what.shape
+    own = what.dtype
+    use = blocks or chosen_blocks(b, m, n, k, own)
+    mask = conjunction((m % use.m != 0, f"(rows < {m})"), (n % use.n != 0, f"(columns < {n})"))
+    wide = sum(s * e for s, e in zip(what.strides, (b, m, n), strict=True)) >= NARROW
+    far = ".to(tl.int64)" if wide else ""
+
+    def variants() -> list[KernelSource]:
+        """The same with the other blocks of the table."""
+        return [
+            contraction(name, what, result, out, product, cut)
+            for cut in cut_choices(m, n, k, own)
+            if cut != use
+        ]
+
+    def again(shrink: int) -> KernelSource:
+        """The same with smaller blocks."""
+        smaller = Blocks(
+            max(use.m >> shrink, LEAST),
+            max(use.n >> shrink, LEAST),
+            max(use.k >> (shrink - 1), LEAST),
+            use.warps,
+            use.stages,
+        )
+        return contraction(name, what, result, out, product, smaller)
+
+    lines = [
+        *product_head(what.shape, use, wide),
+        *what.loop(("p0", "p1"), use),
+        f"c = p2 + ({what.place()} + rows{far} * {what.strides[1]} + columns * {what.strides[2]})",
+        f"tl.store(c, acc.to(tl.{out.name}){mask})",
+    ]
+    return KernelSource(
+        name,
+        (what.left, what.right, result),
+        frozenset((result,)),
+        {"p0": pointer_type(own), "p1": pointer_type(own), "p2": pointer_type(out)},
+        "\n".join("    " + line for line in lines),
+        b * -(-m // use.m) * -(-n // use.n),
+        use.warps,
+        stages=use.stages,
+        again=again,
+        product=product,
+        variants=variants if worth_tuning(what.shape) and blocks is None else None,
+    )
 
 
 def matmul(
@@ -143,56 +251,13 @@ def matmul(
     blocks: Blocks | None = None,
     precision: str = "ieee",
 ) -> KernelSource:
-    """`result[b] = left[b] @ right[b]` for `shape = (b, m, n, k)`.
+    """`result[b] = left[b] @ right[b]` for `shape = (b, m, n, k)`; the result is dense.
 
     Args:
       dtypes: of the operands and of the result.
       precision: "ieee" or "tf32", for float32 operands.
     """
-    b, m, n, k = shape
     own, out = dtypes
-    use = blocks or chosen_blocks(b, m, n, k, own)
-    mask = _mask((m % use.m, f"(rows < {m})"), (n % use.n, f"(columns < {n})"))
-    extent = abs(result.strides[0]) * b + abs(result.strides[1]) * m + abs(result.strides[2]) * n
-    wide = extent >= NARROW
-    far = ".to(tl.int64)" if wide else ""
-
-    def variants() -> list[KernelSource]:
-        """The product with the other blocks of the table."""
-        return [
-            matmul(name, shape, left, right, result, dtypes, cut, precision)
-            for cut in cut_choices(m, n, k, own)
-            if cut != use
-        ]
-
-    def again(shrink: int) -> KernelSource:
-        """The product with smaller blocks."""
-        smaller = Blocks(
-            max(use.m >> shrink, LEAST),
-            max(use.n >> shrink, LEAST),
-            max(use.k >> (shrink - 1), LEAST),
-            use.warps,
-            use.stages,
-        )
-        return matmul(name, shape, left, right, result, dtypes, smaller, precision)
-
-    lines = [
-        *product_head(shape, use, wide),
-        *product_loop(shape, (left, right), ("p0", "p1"), own, use, precision),
-        f"c = p2 + ({result.offset} + batch * {result.strides[0]}"
-        f" + rows{far} * {result.strides[1]} + columns * {result.strides[2]})",
-        f"tl.store(c, acc.to(tl.{out.name}){mask})",
-    ]
-    return KernelSource(
-        name,
-        (left.buffer, right.buffer, result.buffer),
-        frozenset((result.buffer,)),
-        {"p0": pointer_type(own), "p1": pointer_type(own), "p2": pointer_type(out)},
-        "\n".join("    " + line for line in lines),
-        b * -(-m // use.m) * -(-n // use.n),
-        use.warps,
-        stages=use.stages,
-        again=again,
-        product=Product(shape, left, right, result, dtypes, precision),
-        variants=variants if worth_tuning(shape) and blocks is None else None,
-    )
+    what = MatrixProduct.of(shape, (left, right), own, precision)
+    product = Product(shape, left, right, result, dtypes, precision)
+    return contraction(name, what, result.buffer, out, product, blocks)
