@@ -22,7 +22,7 @@ from stax.backends.triton.kernel import KernelSource
 from stax.backends.triton.prelude import prelude
 from stax.errors import CompilationError, CompilerNotFoundError, DeviceError
 
-FORMAT = "triton-image-5"
+FORMAT = "triton-image-6"
 MODULE = "stax_generated"
 _lock = threading.RLock()
 
@@ -184,7 +184,9 @@ def compiled(name: str, source: KernelSource, device: str) -> Image:
         )
     code = made.asm["cubin"]
     found = resources(code)
-    own = sum(map(int, re.findall(r"__local_depot\d+\[(\d+)\]", made.asm["ptx"])))
+    # A frame is a multiple of 8 bytes; the arrays that a kernel declares itself are no spills.
+    declared = map(int, re.findall(r"__local_depot\d+\[(\d+)\]", made.asm["ptx"]))
+    own = sum(-(-size // 8) * 8 for size in declared)
     return Image(
         code,
         meta.name,
