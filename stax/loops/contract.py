@@ -2,8 +2,10 @@
 
 Input: two tensors with their contracted and batch axes.  Output: a tensor of shape batch + rows +
 columns.  A call gets strided views `[B, M, K]` and `[B, K, N]`, so that a transpose costs nothing;
-what does not fold into strides is copied.  Products with a vector, tiny products, and dtypes
-without a library routine become a reduction, which fuses with its surroundings.
+what does not fold into strides is copied.  Where several batch axes have no common stride (the
+heads of an attention, cut out of one array) a view on the CPU keeps them all.  Products with a
+vector, tiny products, and dtypes without a library routine become a reduction, which fuses with
+its surroundings.
 """
 
 from __future__ import annotations
@@ -117,8 +119,8 @@ def lower_dot(
         (partial,) = ctx.call("matmul", parts, [((count, *rows, *columns), wide)], sizes)
         return summed(partial, dtype)
     operands = (
-        _matrix(ctx, left, (b, m, k)),
-        _matrix(ctx, right, (b, k, n)),
+        _matrix(ctx, left, batch, m, k),
+        _matrix(ctx, right, batch, k, n),
     )
     params = {"b": b, "m": m, "n": n, "k": k}
     # The result is row-major, so its buffer has the shape of the contraction from the start.
@@ -126,19 +128,29 @@ def lower_dot(
     return product
 
 
-def _matrix(ctx: Lowering, node: TensorNode, shape: tuple[int, int, int]) -> BufferTensor:
+def _matrix(ctx: Lowering, node: TensorNode, batch: Axes, rows: int, columns: int) -> BufferTensor:
     """A strided view of this shape with unit stride along its rows or its columns."""
-    memory = node.reshape(shape).realize(ctx.table, ctx.origins, "read by a matrix product")
-    memory = memory.strided(ctx.table)
-    assert memory.layout is not None
-    _, rows, columns = memory.layout.strides
-    if _unit(shape[2], columns) and _leading(shape[1], rows, shape[2]):
-        return memory
-    if _unit(shape[1], rows) and _leading(shape[2], columns, shape[1]):
+    shape = (math.prod(batch), rows, columns)
+    flat = node.reshape(shape)
+    if not isinstance(flat, BufferTensor) and len(batch) > 1 and ctx.device == "cpu":
+        deep = node.reshape((*batch, rows, columns))
+        if isinstance(deep, BufferTensor) and _is_matrix(deep.strided(ctx.table)):
+            return deep.strided(ctx.table)
+    memory = flat.realize(ctx.table, ctx.origins, "read by a matrix product").strided(ctx.table)
+    if _is_matrix(memory):
         return memory
     load = memory.loader()
     copy = loop_tensor(Pointwise(shape, load, memory.dtype), [memory])
     return copy.realize(ctx.table, ctx.origins, "a copy for a matrix product").strided(ctx.table)
+
+
+def _is_matrix(memory: BufferTensor) -> bool:
+    """Whether the last two axes lie as a library takes a matrix, straight or transposed."""
+    assert memory.layout is not None
+    m, n = memory.shape[-2:]
+    row, column = memory.layout.strides[-2:]
+    straight = _unit(n, column) and _leading(m, row, n)
+    return straight or (_unit(m, row) and _leading(n, column, m))
 
 
 def _unit(extent: int, stride: int) -> bool:

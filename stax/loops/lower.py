@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -399,7 +400,9 @@ def needed_in_memory(graph: Graph) -> set[Var]:
     """Values that some reader needs in memory whatever the thresholds say."""
     needed = {a for a in graph.outputs if isinstance(a, Var)}
     overwritten: dict[Var, int] = {}
+    readers = Counter(graph.outputs)
     for k, eqn in enumerate(graph.eqns):
+        readers.update(set(eqn.inputs))
         if eqn.prim.family == "scatter" and isinstance(eqn.inputs[0], Var):
             overwritten[eqn.inputs[0]] = k
     for k, eqn in reversed(list(enumerate(graph.eqns))):
@@ -410,7 +413,10 @@ def needed_in_memory(graph: Graph) -> set[Var]:
             if isinstance(atom, Var) and overwritten.get(atom, -1) > k:
                 needed.update(v for v in eqn.outputs if v.aval.size * 8 <= atom.aval.size)
         opaque = eqn.prim.lower is FALLBACK or eqn.prim.recompute is Recompute.EXPENSIVE
+        # What is only read through one view need not lie in memory but as that view.
         view = eqn.prim.recompute is Recompute.VIEW and eqn.outputs[0] in needed
         if opaque or view:
-            needed.update(a for a in eqn.inputs if isinstance(a, Var))
+            needed.update(
+                a for a in eqn.inputs if isinstance(a, Var) and (opaque or readers[a] > 1)
+            )
     return needed

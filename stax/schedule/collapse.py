@@ -1,12 +1,18 @@
-"""Merging adjacent loops of a kernel (Proposition 6.3).
+"""Merging adjacent loops of a kernel (Proposition 6.3), and cutting the innermost one.
 
 Input: a kernel.  Output: its space with loops merged wherever every index of every member allows
 it, the split in the merged space, and each member's indexes in the merged loop variables.  Rows
 and the loops along a row are merged separately.
+
+Where memory is read in another shape than the loops have, indices hold quotients and remainders of
+the innermost loop variable, and nothing vectorises.  That loop is cut in two at the divisor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from stax.loops.expressions import Binary, Constant
 from stax.loops.symbolic import (
     Expr,
     Symbol,
@@ -18,11 +24,16 @@ from stax.loops.symbolic import (
 )
 from stax.schedule.kernel import Kernel, Role
 
+LEAST_LENGTH = 16  # of the inner part of a loop that is cut
+
 
 def collapsed(
-    kernel: Kernel,
+    kernel: Kernel, cut: bool = False
 ) -> tuple[tuple[int, ...], int | None, list[tuple[Expr, ...]]]:
-    """The kernel's space with adjacent loops merged where every index allows it (Prop. 6.3)."""
+    """The kernel's space with adjacent loops merged where every index allows it (Prop. 6.3).
+
+    With `cut`, the innermost loop of a pointwise kernel is cut where indices divide by a constant.
+    """
     space, split = list(kernel.space), kernel.split
     indexes = [list(m.indexes) for m in kernel.members]
     symbols: list[Symbol] = list(kernel.symbols)
@@ -46,6 +57,15 @@ def collapsed(
             if split is not None and k + 1 < split:
                 split -= 1
         k -= 1
+    if cut and split is None and symbols and all(m.role is Role.FULL for m in kernel.members):
+        length = _cut_length(indexes, symbols[-1], space[-1])
+        if length:
+            outer = symbol("c0", 0, space[-1] // length - 1)
+            inner = symbol("c1", 0, length - 1)
+            mapping = {symbols[-1]: as_expr(outer) * length + inner}
+            indexes = [[e.substitute(mapping) for e in own] for own in indexes]
+            space[-1:] = [space[-1] // length, length]
+            symbols[-1:] = [outer, inner]
     final = {
         s: as_expr(symbol(f"x{n}", 0, extent - 1))
         for n, (s, extent) in enumerate(zip(symbols, space, strict=True))
@@ -62,3 +82,36 @@ def _mergeable(indexes: list[list[Expr]], a: Symbol, b: Symbol, extent: int) -> 
             if found is None or found[a] != extent * found[b]:
                 return False
     return True
+
+
+def _cut_length(indexes: list[list[Expr]], loop: Symbol, extent: int) -> int:
+    """The trips of the inner part of `loop` in which no index divides, or 0 for no cut."""
+    found: set[int] = set()
+    for own in indexes:
+        for e in own:
+            for division in _divisions(e, loop):
+                left, right = division.left, division.right
+                if not isinstance(right, Constant):
+                    return 0
+                at = right.value
+                if isinstance(left, Binary) and left.kind == "floordiv":
+                    # The inner of two divisions is met by itself, and gives its own divisor.
+                    if left.left is not loop or not isinstance(left.right, Constant):
+                        return 0
+                    at *= left.right.value
+                elif left is not loop:
+                    return 0
+                found.add(at)
+    length = min(found, default=0)
+    if length < LEAST_LENGTH or extent % length or any(d % length for d in found):
+        return 0
+    return length
+
+
+def _divisions(e: Expr, loop: Symbol) -> Iterator[Binary]:
+    """The quotients and remainders in `e` that involve `loop`."""
+    if loop in e.symbols:
+        if isinstance(e, Binary) and e.kind in ("floordiv", "mod"):
+            yield e
+        for part in e.args:
+            yield from _divisions(part, loop)

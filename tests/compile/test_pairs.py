@@ -29,7 +29,7 @@ def bodies(n, width, dtype=np.float64):
 
 @pytest.mark.parametrize("width", [2, 3, 4])
 def test_energy_and_forces_of_all_pairs_share_one_loop(width):
-    args = bodies(97, width)
+    args = bodies(96, width)
     lowered = stax.jit(stax.value_and_grad(energy)).lower(*args)
     value, gradient = lowered.compile()(*args)
     np.testing.assert_allclose(value, energy(*args), rtol=1e-13)

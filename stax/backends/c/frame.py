@@ -64,7 +64,7 @@ class KernelFrame:
         self.dtypes = dtypes
         self.escapes = escapes
         self.serial = kernel.members[0].role is Role.SERIAL
-        space, split, indexes = collapsed(kernel)
+        space, split, indexes = collapsed(kernel, cut=True)
         self.indexes = dict(zip(map(id, kernel.members), indexes, strict=True))
         if split is None:
             split = 0 if len(space) <= 1 else len(space) - 1
