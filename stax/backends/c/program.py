@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from stax.backends.c.image import (
     nbytes,
 )
 from stax.backends.c.nested import NestedFunction, Program, nested_call
+from stax.backends.c.products import product_call
 from stax.backends.c.routines import PRODUCTS, address, failure
 from stax.backends.c.routines import call_statement as routine_call
 from stax.backends.c.support import support
@@ -53,13 +54,12 @@ from stax.loops.buffers import (
     Buffer,
     ConstBuffer,
     ExternBuffer,
-    ExternInput,
     InputBuffer,
 )
 from stax.loops.lower import CheckedIndex, LoweredGraph
 from stax.loops.scalar_ops import C_TYPES
 from stax.schedule.fusion import CallStep, Scheduled
-from stax.schedule.kernel import Kernel, Role, row_major
+from stax.schedule.kernel import Kernel, Role
 from stax.schedule.memory import ArenaPlan, Lifetime, aligned, plan_arena
 
 CONTEXT = """\
@@ -243,7 +243,7 @@ class _Printer:
         results = [b for b in written if isinstance(b, ExternBuffer)]
         first = results[0]
         if first.extern_kind == "matmul":
-            return _product_text(first, names)
+            return product_call(first, names)
         if first.extern_kind in CONVOLUTION_KINDS:
             slot = self.slot(convolution_routine(first))
             return convolution_call(first, names, slot, _OUT_OF_MEMORY)
@@ -428,61 +428,6 @@ def _declare(lowered: LoweredGraph, plan: ArenaPlan, names: dict[str, str], cons
         elif not buffer.nbytes:
             lines.append(f"    {ct} *{pointer} = 0; (void){pointer};")
     return "\n".join(lines)
-
-
-def _product_text(buffer: ExternBuffer, names: dict[str, str]) -> str:
-    p = buffer.params
-    m, n, k = p["m"], p["n"], p["k"]
-    tag = "f32" if buffer.dtype == np.float32 else "f64"
-    batch = max((i.layout.shape[:-2] for i in buffer.inputs), key=len)
-    left = _operand(buffer.inputs[0], batch, m, k, names)
-    right = _operand(buffer.inputs[1], batch, k, n, names)
-    slot = 0 if tag == "f32" else 1
-    # The routine takes one batch axis; loops run over those before it.
-    target = [*(s * m * n for s in row_major(batch))]
-    outer = [f"t{axis}" for axis in range(len(batch) - 1)]
-    heads = [
-        f"for (int64_t {t} = 0; {t} < {extent}; {t}++) "
-        for t, extent in zip(outer, batch, strict=False)
-    ]
-    moved = [
-        "".join(f" + {stride} * {t}" for t, stride in zip(outer, strides, strict=False))
-        for strides in (left.batch, right.batch, target)
-    ]
-    return (
-        f"{''.join(heads)}((stax_product_{tag})ctx->products[{slot}])({batch[-1]}, "
-        f"{left.turned}, {right.turned}, {m}, {n}, {k}, "
-        f"{left.pointer}{moved[0]}, {left.leading}, {left.batch[-1]}, "
-        f"{right.pointer}{moved[1]}, {right.leading}, {right.batch[-1]}, "
-        f"{names[buffer.name]}{moved[2]}, {n}, {m * n});"
-    )
-
-
-class _Matrix(NamedTuple):
-    """An operand of a product in C."""
-
-    turned: int  # whether it is stored transposed
-    pointer: str
-    leading: int
-    batch: Sequence[int]  # the stride of each batch axis
-
-
-def _operand(
-    operand: ExternInput,
-    batch: Sequence[int],
-    rows: int,
-    columns: int,
-    names: dict[str, str],
-) -> _Matrix:
-    """A `[*batch, rows, columns]` view, whose batch axes may be one with a common stride."""
-    *own, row, column = operand.layout.strides
-    strides = [own[0] * s for s in row_major(batch)] if len(own) < len(batch) else own
-    strides = [s if n > 1 else 0 for s, n in zip(strides, batch, strict=True)]
-    pointer = f"{names[operand.buffer]} + {operand.layout.offset}"
-    straight = (columns == 1 or column == 1) and (rows == 1 or row >= columns)
-    if straight:
-        return _Matrix(0, pointer, row if rows > 1 else columns, strides)
-    return _Matrix(1, pointer, column if columns > 1 else rows, strides)
 
 
 class CProgram:
