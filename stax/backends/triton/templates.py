@@ -123,7 +123,7 @@ class Contraction:
 
     def loop(self, pointers: tuple[str, str], use: Blocks) -> list[str]:
         """The loop over the contraction; `acc` is the block of the product."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} has no loop")
 
 
 @dataclass(frozen=True)
