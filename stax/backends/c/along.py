@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 from stax.backends.c.fission import blocked_loops
 from stax.backends.c.handler import Emitter, literal
-from stax.backends.c.lanes import Ahead, Loop, Pieces, lane_loop, lanes_of
+from stax.backends.c.lanes import Ahead, Loop, Pieces, lane_loop
 from stax.backends.c.reductions import Accumulator
 
+LEAST_LENGTH = 16  # elements from which lanes pay
 SEARCHED = 256  # elements that are asked together whether one is the extreme
 _ASSIGNED = re.compile(r"^\w+ (\w+) = (.*);$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -30,7 +31,7 @@ def element_loop(
     """The loop over `lines`; the accumulators are declared around it."""
     vectorises = all(a.simple is not None for a in accumulators)
     checks = any("bad |=" in s for s in lines)
-    if vectorises and accumulators and not checks and loop.length >= lanes_of(accumulators):
+    if vectorises and accumulators and not checks and loop.length >= LEAST_LENGTH:
         return lane_loop(loop, lines, accumulators, ahead)
     if not accumulators:
         v = loop.variable

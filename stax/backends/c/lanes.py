@@ -1,12 +1,12 @@
-"""Reductions along a row, accumulated in the lanes of vectors.
+"""Reductions along a row, accumulated in lanes.
 
 Input: a loop, the statements of one element and the accumulators they update.  Output: lines of C
-before, in and after the loop.  An accumulator becomes arrays of one vector each, which the compiler
-keeps in registers: element `i` goes to lane `i % lanes` of array `i / lanes % streams`.  Several
-streams hide the latency of an addition, and neighbouring vectors go to different streams, so that
-memory is read in one direction.  The arrays are merged at the end by halving.  Which lane an
-element goes to follows from its place and its type alone, so the bits depend neither on the
-processor nor on the number of threads.
+before, in and after the loop.  Element `i` of a row goes to lane `i % 64` of an array beside the
+accumulator; at the end the halves of that array are merged until one element is left.  So the bits
+follow from the length of the row alone: not from the processor, the number of threads, or what else
+runs in the loop.  Where an element takes few statements, those of several vectors are written side
+by side, each with a piece of the array that the compiler keeps in a register: that hides the
+latency of an addition, and memory is read in one direction.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from stax.backends.c.reductions import Accumulator
 from stax.backends.c.vecmath import function_table
 from stax.loops.scalar_ops import c_type
 
-LANE_BYTES = 64
-STREAMS = 4
-FEW_LINES = 14  # statements of one element up to which there are all streams
-MORE_LINES = 28  # ... and up to which there are two
+LANES = 64
+VECTOR_BYTES = 64
+FEW_LINES = 64  # statements of all vectors up to which they stand side by side
 LONG_FLOPS = 15  # operations of a function beside which an addition's latency does not show
 _ASSIGNED = re.compile(r"^\w+ (\w+) = (.*);$")
 _CALL = re.compile(r"\bstax_(\w+)\(")
@@ -73,21 +72,14 @@ def renamed(text: str, names: dict[str, str]) -> str:
     return _WORD.sub(lambda m: names.get(m.group(), m.group()), text) if names else text
 
 
-def lanes_of(accumulators: Sequence[Accumulator]) -> int:
-    """The lanes of an array: the widest accumulator fills a vector."""
-    return LANE_BYTES // max(d.itemsize for a in accumulators for d in a.dtypes)
-
-
-def streams_of(lines: Sequence[str], length: int, lanes: int) -> int:
-    """How many arrays each accumulator is worth."""
+def streams_of(lines: Sequence[str], accumulators: Sequence[Accumulator]) -> int:
+    """How many vectors stand side by side: all lanes, or all in one loop."""
     table = function_table()
     names = [name for s in lines for name in _CALL.findall(s) if name in table]
-    if any(table[name].flops >= LONG_FLOPS for name in names) or len(lines) > MORE_LINES:
-        return 1
-    streams = STREAMS if len(lines) <= FEW_LINES else 2
-    while streams > 1 and length < streams * lanes:
-        streams //= 2
-    return streams
+    widest = max(d.itemsize for a in accumulators for d in a.dtypes)
+    streams = LANES * widest // VECTOR_BYTES
+    few = streams * len(lines) <= FEW_LINES
+    return streams if few and all(table[n].flops < LONG_FLOPS for n in names) else 1
 
 
 def lane_loop(
@@ -97,43 +89,33 @@ def lane_loop(
     ahead: Sequence[Ahead] = (),
 ) -> Pieces:
     """The loop over `lines`, which update the (simple) accumulators by their scalar names."""
-    lanes = lanes_of(accumulators)
-    streams = streams_of(lines, loop.length, lanes)
+    streams = streams_of(lines, accumulators)
     lines = [s for s in lines if all(s != a.nan_line for a in accumulators)]
     pieces = Pieces()
     for a in accumulators:
-        _declare(a, lanes, streams, pieces.before)
-    v, fixed = loop.variable, loop.fixed
-    step = lanes * streams
-    whole = _body(v, lines, accumulators, lanes, streams)
-    single = _body(v, lines, accumulators, lanes, 1)
+        _declare(a, pieces.before)
     fetch = [
         f"    __builtin_prefetch({a.address.format(t=f't + {n}' if n else 't')});"
         for a in ahead
-        for n in range(0, step, a.per_line)
+        for n in range(0, LANES, a.per_line)
     ]
-    out = pieces.inside
+    whole = _body(loop.variable, lines, accumulators, streams, "t", f"{LANES // streams}")
+    whole = [*fetch, *("    " + s for s in whole), "}"]
+    out, fixed = pieces.inside, loop.fixed
     if fixed is None:
-        out.append(f"int64_t t = {loop.start};")
-        out += [f"for (; t + {step} <= {loop.stop}; t += {step}) {{", *fetch, *whole, "}"]
-        if streams > 1:
-            out += [f"for (; t + {lanes} <= {loop.stop}; t += {lanes}) {{", *single, "}"]
-        rest, left = "t", f"{loop.stop} - t"
+        rest = _body(loop.variable, lines, accumulators, 1, "t", f"{loop.stop} - t")
+        body = [f"int64_t t = {loop.start};"]
+        body += [f"for (; t + {LANES} <= {loop.stop}; t += {LANES}) {{", *whole, *rest]
+        out += ["{", *("    " + s for s in body), "}"]
     else:
         start, stop = int(loop.start), int(loop.stop)
-        at = start + fixed // step * step
-        if at > start:
-            out += [f"for (int64_t t = {start}; t < {at}; t += {step}) {{", *fetch, *whole, "}"]
-        end = start + fixed // lanes * lanes
-        if end > at:
-            out += [f"for (int64_t t = {at}; t < {end}; t += {lanes}) {{", *single, "}"]
-        rest, left = str(end), str(stop - end) if stop > end else ""
-    if left:
-        out += _body(v, lines, accumulators, lanes, 1, rest, left, "")
-    if fixed is None:
-        out[:] = ["{", *("    " + s for s in out), "}"]
+        end = stop - fixed % LANES
+        if end > start:
+            out += [f"for (int64_t t = {start}; t < {end}; t += {LANES}) {{", *whole]
+        if stop > end:
+            out += _body(loop.variable, lines, accumulators, 1, f"{end}", f"{stop - end}")
     for a in accumulators:
-        _fold(a, lanes, streams, pieces.after)
+        _fold(a, pieces.after)
     return pieces
 
 
@@ -141,82 +123,59 @@ def _body(
     v: str,
     lines: Sequence[str],
     accumulators: Sequence[Accumulator],
-    lanes: int,
     streams: int,
-    first: str = "t",
-    count: str = "",
-    indent: str = "    ",
+    first: str,
+    count: str,
 ) -> list[str]:
-    """One vector for each stream, from `first` on: a loop that is a single vector operation."""
+    """A loop over `count` elements from `first` on, and as many again for each further stream."""
     own = [m.group(1) for m in map(_ASSIGNED.match, lines) if m is not None]
     out: list[str] = []
     seen: list[dict[str, str]] = []
-    for k in range(streams):
+    places = [f"{k * LANES // streams} + k" if k else "k" for k in range(streams)]
+    for k, place in enumerate(places):
         names = {n: f"{n}_{k}" for n in (*own, v)} if k else {}
         seen.append(names)
-        out.append(f"int64_t {names.get(v, v)} = {first} + {f'{k * lanes} + ' if k else ''}k;")
-        accumulated = {n: f"{n}_{k}[k]" for a in accumulators for n in a.names}
+        out.append(f"int64_t {names.get(v, v)} = {first} + {place};")
+        accumulated = {n: f"{lane(n)}[{place}]" for a in accumulators for n in a.names}
         out += [renamed(s, names | accumulated) for s in lines]
     for a in accumulators:
         if a.nan is not None:
             # One comparison sees a NaN in either of two values.
             for k in range(0, streams, 2):
-                one = renamed(a.watched, seen[k])
-                other = renamed(a.watched, seen[min(k + 1, streams - 1)])
-                n = f"{a.nan}_{k // 2}[k]"
+                one, other = (renamed(a.watched, seen[min(n, streams - 1)]) for n in (k, k + 1))
+                n = f"{lane(a.nan)}[{places[k]}]"
                 out.append(f"{n} = __builtin_isunordered({one}, {other}) ? -1 : {n};")
-    head = f"for (int64_t k = 0; k < {count or lanes}; k++) {{"
-    text = ["#pragma omp simd", head, *("    " + s for s in out), "}"]
-    return [indent + s for s in text]
+    head = f"for (int64_t k = 0; k < {count}; k++) {{"
+    return ["#pragma omp simd", head, *("    " + s for s in out), "}"]
 
 
-def _nan_type(a: Accumulator) -> str:
-    return f"int{8 * a.dtypes[0].itemsize}_t"
+def lane(name: str) -> str:
+    """The array of lanes of an accumulator."""
+    return f"{name}_lane"
 
 
-def _nan_arrays(a: Accumulator, streams: int) -> list[str]:
-    return [f"{a.nan}_{k}" for k in range(-(-streams // 2))] if a.nan else []
+def _declare(a: Accumulator, out: list[str]) -> None:
+    rest = f"[{LANES}] __attribute__((aligned({VECTOR_BYTES})));"
+    out.append(f"{c_type(a.dtypes[0])} {lane(a.names[0])}{rest}")
+    cleared = f"{lane(a.names[0])}[k] = {a.identity};"
+    if a.nan:
+        out.append(f"int{8 * a.dtypes[0].itemsize}_t {lane(a.nan)}{rest}")
+        cleared += f" {lane(a.nan)}[k] = 0;"
+    out += ["#pragma omp simd", f"for (int64_t k = 0; k < {LANES}; k++) {{ {cleared} }}"]
 
 
-def _declare(a: Accumulator, lanes: int, streams: int, out: list[str]) -> None:
+def _fold(a: Accumulator, out: list[str]) -> None:
+    """Merge halves of the lanes, the last with the accumulator."""
     assert a.simple is not None
-    arrays = [f"{a.names[0]}_{k}" for k in range(streams)]
-    flags = _nan_arrays(a, streams)
-    aligned = f"[{lanes}] __attribute__((aligned({LANE_BYTES})))"
-    out.append(f"{c_type(a.dtypes[0])} {', '.join(n + aligned for n in arrays)};")
-    cleared = [f"{n}[k] = {a.identity};" for n in arrays]
-    if flags:
-        out.append(f"{_nan_type(a)} {', '.join(n + aligned for n in flags)};")
-        cleared += [f"{n}[k] = 0;" for n in flags]
-    out.append("#pragma omp simd")
-    out.append(f"for (int64_t k = 0; k < {lanes}; k++) {{ {' '.join(cleared)} }}")
-
-
-def _fold(a: Accumulator, lanes: int, streams: int, out: list[str]) -> None:
-    """Merge the arrays of all streams, then halves of the first, then that with the scalar."""
-    assert a.simple is not None
-    update = a.simple.update
-    flags = _nan_arrays(a, streams)
-    width = streams
-    while width > 1:
-        width //= 2
-        merges = [
-            update.format(a=f"{a.names[0]}_{k}[k]", v=f"{a.names[0]}_{k + width}[k]")
-            for k in range(width)
-        ]
-        if width == 1 and len(flags) == 2:
-            merges.append(f"{flags[0]}[k] |= {flags[1]}[k];")
-        out.append("#pragma omp simd")
-        out.append(f"for (int64_t k = 0; k < {lanes}; k++) {{ {' '.join(merges)} }}")
-    half = lanes // 2
-    first = f"{a.names[0]}_0"
+    lanes = lane(a.names[0])
+    half = LANES // 2
     while half:
-        merges = [update.format(a=f"{first}[k]", v=f"{first}[k + {half}]")]
-        if flags:
-            merges.append(f"{flags[0]}[k] |= {flags[0]}[k + {half}];")
+        merge = a.simple.update.format(a=f"{lanes}[k]", v=f"{lanes}[k + {half}]")
+        if a.nan:
+            merge += f" {lane(a.nan)}[k] |= {lane(a.nan)}[k + {half}];"
         out.append("#pragma omp simd" if half > 8 else f"#pragma GCC unroll {half}")
-        out.append(f"for (int64_t k = 0; k < {half}; k++) {{ {' '.join(merges)} }}")
+        out.append(f"for (int64_t k = 0; k < {half}; k++) {{ {merge} }}")
         half //= 2
-    out.append(update.format(a=a.names[0], v=f"{first}[0]"))
-    if flags:
-        out.append(f"{a.nan} |= {flags[0]}[0] != 0;")
+    out.append(a.simple.update.format(a=a.names[0], v=f"{lanes}[0]"))
+    if a.nan:
+        out.append(f"{a.nan} |= {lane(a.nan)}[0] != 0;")
