@@ -73,7 +73,8 @@ def iota(shape: Shape, axis: int, dtype: np.dtype = INT64) -> LoopTensor:
     return from_index(shape, lambda index: index[axis], dtype)
 
 
-def _interleave(kept: Sequence[int], axes: Sequence[int], index: Index, rindex: Index) -> Index:
+def interleave(kept: Sequence[int], axes: Sequence[int], index: Index, rindex: Index) -> Index:
+    """The index whose axes ``kept`` come from one index and whose ``axes`` from the other."""
     whole: list[Expr] = [ZERO] * (len(kept) + len(axes))
     for a, e in zip(kept, index, strict=True):
         whole[a] = e
@@ -98,7 +99,7 @@ def reduction(
     make: Callable[[Value], tuple[Value, ...]] = prepare or (lambda value: (value,))
 
     def inner(index: Index, rindex: Index) -> tuple[Value, ...]:
-        return make(load(_interleave(kept, gone, index, rindex)))
+        return make(load(interleave(kept, gone, index, rindex)))
 
     data = Reduction(
         ranges=tuple(node.shape[a] for a in kept),
@@ -123,7 +124,7 @@ def arg_reduction(
     load = node.loader()
 
     def inner(index: Index, rindex: Index) -> tuple[Value, ...]:
-        value = load(_interleave(kept, gone, index, rindex))
+        value = load(interleave(kept, gone, index, rindex))
         return value, ops.index_expr(linearize(rindex, strides), INT64)
 
     data = Reduction(

@@ -23,6 +23,7 @@ from stax.core.graph import Atom, Eqn, Graph, Literal, Var, literal_array
 from stax.core.primitive import FALLBACK, Recompute, Sentinel, primitive_named
 from stax.loops.buffers import Buffer, BufferTable, ComputedBuffer, ExternBuffer
 from stax.loops.layout import Index
+from stax.loops.moments import Deviations, squared_deviations, sum_of_squared_deviations
 from stax.loops.nodes import Pointwise, Reduction
 from stax.loops.ops import Value, ops
 from stax.loops.realize import realize_reason
@@ -216,12 +217,20 @@ def lower(
     for var, value in graph.constants:
         name = table_name(table, var.name or "const")
         env[var] = BufferTensor(table.add_constant(np.asarray(value), name))
-    users = count_users(graph)
+    deviations = squared_deviations(graph)
+    users = count_users(graph, deviations)
     early = needed_in_memory(graph)
     for eqn in graph.eqns:
         context.eqn = eqn
-        nodes = [_node(a, env, table) for a in eqn.inputs]
-        outs = _lower_eqn(context, eqn, nodes)
+        if id(eqn) in deviations.idle:
+            continue
+        outs: Sequence[TensorNode]
+        sampled = deviations.sampled.get(id(eqn))
+        if sampled is not None:
+            node = _node(sampled, env, table)
+            outs = [sum_of_squared_deviations(node, **eqn.params, device=device)]
+        else:
+            outs = _lower_eqn(context, eqn, [_node(a, env, table) for a in eqn.inputs])
         if eqn.params.get("mode") == "error":
             extents = frozenset(eqn.inputs[0].shape[a] for a in eqn.params["axes"])
             result.checked.append(CheckedIndex(eqn.op, eqn.source, extents))
@@ -379,18 +388,21 @@ def _is_row_major(layout: Any) -> bool:
     return bool(layout.offset == 0)
 
 
-def count_users(graph: Graph) -> dict[Var, int]:
+def count_users(graph: Graph, deviations: Deviations) -> dict[Var, int]:
     """How many computations read each value; a view stands for the readers of its result."""
     counts: dict[Var, int] = {}
     for atom in graph.outputs:
         if isinstance(atom, Var):
             counts[atom] = counts.get(atom, 0) + 1
     for eqn in reversed(graph.eqns):
+        if id(eqn) in deviations.idle:
+            continue
         if eqn.prim.recompute is Recompute.VIEW:
             weight = sum(counts.get(v, 0) for v in eqn.outputs)
         else:
             weight = 1
-        for atom in set(eqn.inputs):
+        sampled = deviations.sampled.get(id(eqn))
+        for atom in set(eqn.inputs) if sampled is None else {sampled}:
             if isinstance(atom, Var):
                 counts[atom] = counts.get(atom, 0) + weight
     return counts

@@ -149,7 +149,7 @@ def _welford_combine(a: Components, b: Components) -> Components:
     weight = ops.div(b[0], ops.where(ops.eq(count, zero), one, count))
     delta = ops.sub(b[1], a[1])
     mean = ops.add(a[1], ops.mul(delta, weight))
-    between = ops.mul(ops.mul(delta, delta), ops.mul(a[0], weight))
+    between = ops.mul(delta, ops.mul(delta, ops.mul(a[0], weight)))  # 0 where a is empty
     return count, mean, ops.add(ops.add(a[2], b[2]), between)
 
 

@@ -33,6 +33,9 @@ class Thresholds:
         depth: closures between the value and memory; holds with one reader too.
         body: scalar operations for one element with one reader.
         body_buffers: distinct buffers read with one reader.
+        piece: elements of a row that a variance reads twice, for the mean and for the squares
+            around it, since they stay in the first cache or in the registers of a block; longer
+            rows merge the triples of pieces.
     """
 
     store_transcendental: bool
@@ -44,6 +47,7 @@ class Thresholds:
     depth: int = 100
     body: int = 400
     body_buffers: int = 48
+    piece: int = 4096
 
 
 THRESHOLDS: dict[str, Thresholds] = {

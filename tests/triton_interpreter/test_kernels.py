@@ -180,3 +180,20 @@ def test_device_arrays_go_in_and_out():
     assert (y.shape, y.dtype, y.ndim) == (X.shape, X.dtype, 2)
     np.testing.assert_allclose(y.to_numpy(), np.exp(2) + 1, rtol=1e-6)
     assert float(stax.jit(lambda x: x.sum(), backend="triton")(y)) > 0
+
+
+FAR = (X + 1e4).astype(np.float32)
+VARIANCES = {
+    "rows": (lambda x: (x.mean(1), x.var(1), x.std()), FAR[:, :90]),
+    "long rows": (lambda x: (x.mean(1), x.var(1)), np.tile(FAR[:3], (1, 200))),
+    "columns": (lambda x: (x.mean(0), x.var(0)), np.tile(FAR[:, :3], (300, 1))),
+    "one row in segments": (lambda x: (x.var(),), np.tile(FAR[0], 1000)),
+}
+
+
+@pytest.mark.parametrize("name", VARIANCES)
+def test_variance_far_from_zero(name):
+    f, x = VARIANCES[name]
+    found = stax.jit(f, backend="triton")(x)
+    for a, b in zip(found, f(x.astype(np.float64)), strict=True):
+        np.testing.assert_allclose(a, b, 1e-5)

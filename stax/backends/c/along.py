@@ -8,7 +8,7 @@ an extreme is found by a second pass that compares with the extreme value.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from stax.backends.c.fission import blocked_loops
 from stax.backends.c.handler import Emitter, literal
@@ -45,9 +45,9 @@ def element_loop(
     return Pieces(inside=[*pragma, loop.header, *("    " + s for s in lines), "}"])
 
 
-def leading_to(lines: Sequence[str], value: str) -> list[str]:
-    """Those of the statements that the C value `value` depends on."""
-    wanted = {value}
+def leading_to(lines: Sequence[str], values: Iterable[str]) -> list[str]:
+    """Those of the statements that the C values depend on."""
+    wanted = set(values)
     kept: list[str] = []
     for line in reversed(lines):
         found = _ASSIGNED.match(line)
@@ -62,7 +62,7 @@ def position_of_extreme(
     loop: Loop, lines: Sequence[str], value: str, best: Accumulator, place: str
 ) -> list[str]:
     """Set `place` to the first position whose `value` is the extreme (or the first NaN)."""
-    steps = leading_to(lines, value)
+    steps = leading_to(lines, [value])
     name = best.names[0]
     v, n = loop.variable, SEARCHED
     whole = Loop(v, "at", f"at + {n}", n)

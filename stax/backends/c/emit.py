@@ -26,8 +26,16 @@ from stax.backends.c.handler import (
     store_text,
 )
 from stax.backends.c.lanes import Ahead, Loop
+from stax.backends.c.moments import (
+    HELD,
+    PIECE,
+    Samples,
+    Stage,
+    before_difference,
+    narrowed,
+    one_more_row,
+)
 from stax.backends.c.reductions import (
-    SIMPLE,
     Accumulator,
     OpenReduction,
     combine_lines,
@@ -37,6 +45,7 @@ from stax.backends.c.serial import SerialEmitter
 from stax.backends.c.tiles import TiledFrame
 from stax.dtypes import DType
 from stax.loops.body import Instr
+from stax.loops.moments import is_sample
 from stax.loops.monoids import MONOIDS, Monoid
 from stax.loops.scalar_ops import SCALAR_OPS, c_type, compute_dtype, is_half, type_tag
 from stax.loops.symbolic import (
@@ -307,18 +316,25 @@ class NestEmitter(TiledFrame):
         return [pragma, *lines]
 
     def _along_loops(self, opened: list[OpenReduction], first: str, last: str) -> list[str]:
-        lines: list[str] = []
-        for s, n in zip(self.along_symbols[:-1], self.along[:-1], strict=True):
-            lines.append(f"for (int64_t {s.name} = 0; {s.name} < {n}; {s.name}++) {{")
+        outer = [
+            f"for (int64_t {s.name} = 0; {s.name} < {n}; {s.name}++) {{"
+            for s, n in zip(self.along_symbols[:-1], self.along[:-1], strict=True)
+        ]
         name, n = self.along_symbols[-1].name, self.along[-1]
         loop = Loop(name, first or "0", last or str(n), n)
-        accumulators = [r.accumulator for r in opened if r.accumulator is not None]
         inner = self.emitter.inner.lines
-        found = element_loop(loop, inner, accumulators, self.emitter, self._ahead(opened))
+        updated = [r.accumulator for r in opened if r.accumulator is not None and not r.sample]
+        samples = [
+            Samples(r.sample, r.plain, r.accumulator.names, r.member.role is Role.ALL)
+            for r in opened
+            if r.sample is not None and r.plain is not None and r.accumulator is not None
+        ]
+        total = math.prod(self.along) if not first else min(n, FLAT_BLOCK)
+        stage = Stage(outer, loop, total, inner, updated, samples, self._ahead(opened))
+        lines = stage.printed(self.emitter)
         alone = not self.rows and not first and len(self.along) == 1 and not opened
         if alone and self.parallel:
-            found.inside = self._on_threads(found.inside)
-        lines = [*found.before, *lines, *found.inside, *["}"] * (len(self.along) - 1), *found.after]
+            lines = self._on_threads(lines)
         for r in opened:
             if r.place:
                 assert r.accumulator is not None
@@ -326,14 +342,15 @@ class NestEmitter(TiledFrame):
         return lines
 
     def _ahead(self, opened: list[OpenReduction]) -> list[Ahead]:
-        """What the last reduction of a row asks memory for: the next row of the arrays it reads."""
+        """What the last reduction of a row asks memory for: the next row, or piece, it reads."""
         n = self.along[-1]
         stages = [m.stage for m in self.kernel.members if m.role in (Role.ROW, Role.ALL)]
-        if len(self.along) != 1 or not self.rows or not opened:
+        pieces = n > PIECE and any(r.sample is not None for r in opened)
+        if len(self.along) != 1 or not opened or opened[0].member.stage != max(stages, default=-1):
             return []
-        if opened[0].member.stage != max(stages, default=-1):
+        if not (self.rows or pieces):
             return []
-        row, along = self.row_symbols[-1], self.along_symbols[0]
+        along = self.along_symbols[0]
         place = {along: as_expr(symbol("{t}", 0, n - 1))}
         found: dict[str, Ahead] = {}
         for member in self.kernel.members:
@@ -341,15 +358,16 @@ class NestEmitter(TiledFrame):
                 if instr.op != "load" or instr.args or instr.attrs[0] in self.kernel.writers:
                     continue
                 index, itemsize = self.at(member)[instr.attrs[1]], instr.attrs[2].itemsize
-                step = affine_coefficients(index, (*self.row_symbols, along))
-                if step is None or step[along] != 1 or step[row] < n or len(index.symbols) > 2:
+                steps = affine_coefficients(index, (*self.row_symbols, along))
+                if steps is None or steps[along] != 1 or len(index.symbols) > 2:
                     continue
-                if math.prod(self.rows) * n * itemsize < FAR_BYTES:
+                step = PIECE if pieces else steps[self.row_symbols[-1]]
+                if step < min(n, PIECE) or self.kernel.numel * itemsize < FAR_BYTES:
                     continue
-                text = self.emitter.index_text(index.substitute(place) + step[row])
+                text = self.emitter.index_text(index.substitute(place) + step)
                 pointer = self.emitter.pointers[instr.attrs[0]]
                 found[text] = Ahead(f"{pointer} + ({text})", CACHE_LINE // itemsize)
-        return list(found.values()) if n * len(found) <= NEAR_ELEMENTS else []
+        return list(found.values()) if min(n, PIECE) * len(found) <= NEAR_ELEMENTS else []
 
     # ---------------------------------------------------------------- reductions
 
@@ -364,8 +382,13 @@ class NestEmitter(TiledFrame):
         if member.role is Role.COLUMN:
             self._open_column(found, operands)
             return found
+        held = instr.dtype
+        if is_sample(member.body.instrs, instr):
+            found.sample, held = operands[1], HELD
+            found.plain = before_difference(member.body.instrs, instr, values)
+            found.dtypes = component_dtypes(monoid, held)
         extreme = self._extreme(member, instr, operands)
-        accumulator = Accumulator(extreme or monoid, instr.dtype, self.emitter)
+        accumulator = Accumulator(extreme or monoid, held, self.emitter)
         found.accumulator = accumulator
         if extreme is not None and member.role is Role.ALL:
             self.all_reductions.append(found)
@@ -381,7 +404,8 @@ class NestEmitter(TiledFrame):
             self.all_reductions.append(found)
         else:
             self.emitter.row.lines.extend(accumulator.declare())
-        inner.extend(accumulator.update(operands))
+        if found.sample is None:
+            inner.extend(accumulator.update(operands))
         return found
 
     def _extreme(self, member: Member, instr: Instr, operands: list[CValue]) -> Monoid | None:
@@ -399,13 +423,14 @@ class NestEmitter(TiledFrame):
         return MONOIDS[name]
 
     def _open_column(self, found: OpenReduction, operands: list[CValue]) -> None:
-        n = math.prod(self.along)
+        instr = found.member.body.instrs[found.position]
+        emitter, n = self.emitter, math.prod(self.along)
         position = self._along_position()
         lvalues = []
         for dtype, identity in zip(
             found.dtypes, found.monoid.identity(found.dtypes[0]), strict=True
         ):
-            pointer = self.emitter.fresh("c")
+            pointer = emitter.fresh("c")
             offset = self._take(n * dtype.itemsize * BLOCKS)
             ct = c_type(dtype)
             found.names.append(pointer)
@@ -416,11 +441,20 @@ class NestEmitter(TiledFrame):
             self.block_lines.append(f"for (int64_t k = 0; k < {n}; k++) {pointer}[k] = {start};")
             lvalues.append(f"{pointer}[{position}]")
             found.partial += f"{offset} "
-        texts = [v.text for v in operands]
-        self.emitter.inner.lines.extend(
-            combine_lines(found.monoid, found.dtypes, lvalues, texts, self.emitter)
-        )
         self.all_reductions.append(found)
+        if is_sample(found.member.body.instrs, instr):
+            kind, done, weight = c_type(found.dtypes[0]), emitter.fresh("k"), emitter.fresh("w")
+            self.block_lines.append(f"{kind} {done} = 0;")
+            emitter.row.lines += [f"{done} += 1;", f"{kind} {weight} = 1 / {done};"]
+            _, mean, squares = lvalues
+            emitter.inner.lines += one_more_row(operands[1], mean, squares, weight, emitter)
+            counts = found.names[0]
+            self.block_end.append(f"for (int64_t k = 0; k < {n}; k++) {counts}[k] = {done};")
+            return
+        texts = [v.text for v in operands]
+        emitter.inner.lines.extend(
+            combine_lines(found.monoid, found.dtypes, lvalues, texts, emitter)
+        )
 
     def _along_position(self) -> str:
         flat = linearize([as_expr(s) for s in self.along_symbols], row_major(self.along))
@@ -446,6 +480,8 @@ class NestEmitter(TiledFrame):
     def _after(self, found: OpenReduction, components: list[CValue]) -> None:
         """The instructions behind a reduction: projection, conversion, store."""
         self.begin(found.member)
+        if found.sample is not None:
+            components = [narrowed(c, found.sample.dtype) for c in components]
         instrs = found.member.body.instrs
         values: dict[int, CValue] = {}
         for n in range(found.position, len(instrs)):
@@ -504,10 +540,9 @@ class NestEmitter(TiledFrame):
             [f"{a}[b * {n} + k]" for a in arrays],
             emitter,
         )
-        simd = ["#pragma omp simd"] if found.monoid.name in SIMPLE else []
         self.final += [
             "for (int64_t b = 1; b < @BLOCKS@; b++) {",
-            *("    " + s for s in simd),
+            "    #pragma omp simd",
             f"    for (int64_t k = 0; k < {n}; k++) {{ {' '.join(merge)} }}",
             "}",
         ]

@@ -56,7 +56,7 @@ class Accumulator:
         self.emitter = emitter
         # A maximum ignores NaN in a comparison; whether one was seen is kept beside it.
         self.nan = emitter.fresh("n") if self.watches_nan else None
-        self.nan_line = self.watched = ""  # the statement that looks, and the value it looks at
+        self.nan_line = self.watched = ""  # the statement that looks, and the value it updates by
 
     @property
     def watches_nan(self) -> bool:
@@ -99,10 +99,10 @@ class Accumulator:
 
     def update(self, values: list[CValue]) -> list[str]:
         """Statements that merge an element into the accumulator."""
+        self.watched = values[0].text
         if self.simple is not None:
             lines = [self.simple.update.format(a=self.names[0], v=values[0].text)]
             if self.nan:
-                self.watched = values[0].text
                 self.nan_line = f"{self.nan} |= ({self.watched} != {self.watched});"
                 lines.append(self.nan_line)
             return lines
@@ -140,6 +140,8 @@ class OpenReduction:
     dtypes: tuple[DType, ...] = ()
     value: str = ""  # of a position found by a second pass: the C value that is compared
     place: str = ""  # ... and the variable that receives the position
+    sample: CValue | None = None  # of a variance: the value whose triples are merged
+    plain: CValue | None = None  # ... and before the first element was subtracted from it
 
 
 def combine_lines(

@@ -24,6 +24,7 @@ from stax.backends.triton.tiling import (
     warps_for,
 )
 from stax.dtypes import DType
+from stax.loops.moments import is_sample
 from stax.loops.monoids import MONOIDS
 from stax.loops.scalar_ops import compute_dtype, is_half
 from stax.loops.symbolic import Expr
@@ -56,6 +57,7 @@ class _Reduction:
     position: int
     merge: Merge
     names: list[str] = field(default_factory=list)
+    sampled: bool = False  # a variance whose only name is that of its values
 
 
 class NestEmitter(KernelFrame):
@@ -192,8 +194,12 @@ class NestEmitter(KernelFrame):
         looped = self.tiling.axes[self.reduced].looped
         mask = emitter.masks((self.reduced,))
         lines = emitter.inner.lines if looped else emitter.outer.lines
+        # The values of a whole row are there: no triple for each, but two sums over the row.
+        found.sampled = not looped and is_sample(member.body.instrs, instr)
         elements = []
         for n, argument in enumerate(instr.args):
+            if found.sampled and n != 1:
+                continue
             value = values[argument]
             text = emitter.whole(TValue(merge.enter(value.text, n), value.dtype, value.axes))
             if mask:
@@ -221,11 +227,7 @@ class NestEmitter(KernelFrame):
             return
         for found in opened:
             merge = found.merge
-            totals = [emitter.fresh("t") for _ in found.names]
-            given = found.names[0] if len(totals) == 1 else f"({', '.join(found.names)})"
-            emitter.outer.lines.append(
-                f"{', '.join(totals)} = tl.reduce({given}, {self.reduced}, {merge.name})"
-            )
+            totals = self._moments(found) if found.sampled else self._totals(found)
             components = []
             for n, total in enumerate(totals):
                 text = f"tl.expand_dims({total}, {self.reduced})" if count > 1 else total
@@ -240,6 +242,32 @@ class NestEmitter(KernelFrame):
                     values[n] = components[instrs[n].attrs[0]]
                 elif instrs[n].op != "reduction":
                     emitter.emit(instrs, self.at(found.member), values, n, n + 1)
+
+    def _totals(self, found: _Reduction) -> list[str]:
+        """The merge of all elements along the axis, component by component."""
+        totals = [self.emitter.fresh("t") for _ in found.names]
+        given = found.names[0] if len(totals) == 1 else f"({', '.join(found.names)})"
+        self.emitter.outer.lines.append(
+            f"{', '.join(totals)} = tl.reduce({given}, {self.reduced}, {found.merge.name})"
+        )
+        return totals
+
+    def _moments(self, found: _Reduction) -> list[str]:
+        """Count, mean and sum of squared deviations of a row that the block holds whole."""
+        emitter, (value,) = self.emitter, found.names
+        sums = self.merge(Merge(MONOIDS["sum"], found.merge.dtypes[0]))
+        n = float(self.tiling.axes[self.reduced].extent)
+        count, mean, away, total = (emitter.fresh("t") for _ in range(4))
+        wide = f"tl.expand_dims({mean}, {self.reduced})" if len(self.tiling.axes) > 1 else mean
+        mask = emitter.masks((self.reduced,))
+        away_text = f"{value} - {wide}"
+        emitter.outer.lines += [
+            f"{mean} = tl.reduce({value}, {self.reduced}, {sums.name}) / {n}",
+            f"{count} = tl.where({mean} == {mean}, {n}, {n})",
+            f"{away} = {f'tl.where({mask}, {away_text}, 0.0)' if mask else away_text}",
+            f"{total} = tl.reduce({away} * {away}, {self.reduced}, {sums.name})",
+        ]
+        return [count, mean, total]
 
     # ------------------------------------------------------------------ shared columns
 
@@ -257,12 +285,8 @@ class NestEmitter(KernelFrame):
         tail = f", mask={axis.mask}" if axis.ragged else ""
         place = f"(segment * {axis.extent} + {axis.name})"
         for found in opened:
-            totals = [emitter.fresh("t") for _ in found.names]
-            given = found.names[0] if len(totals) == 1 else f"({', '.join(found.names)})"
             lines = emitter.outer.lines
-            lines.append(
-                f"{', '.join(totals)} = tl.reduce({given}, {self.reduced}, {found.merge.name})"
-            )
+            totals = self._totals(found)
             for n, total in enumerate(totals):
                 held = found.merge.held[n]
                 name = f"part{len(self.scratch)}"
