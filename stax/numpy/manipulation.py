@@ -29,6 +29,7 @@ from stax.numpy.registration import (
     implements,
     nested_array,
     operand,
+    reduced_axes,
     shape_tuple,
     strong,
 )
@@ -254,7 +255,7 @@ def squeeze(a: Array, axis: Any = None) -> Array:
     x = operand(a, "squeeze")
     if axis is None:
         return reshaped(x, [n for n in x.shape if n != 1])
-    axes = axes_tuple(axis, len(x.shape), "squeeze")
+    axes = reduced_axes(axis, len(x.shape), "squeeze")
     for k in axes:
         if x.shape[k] != 1:
             raise ShapeError(

@@ -82,7 +82,10 @@ def polysub(a1: Any, a2: Any) -> Array:
 @implements(np.polymul)
 def polymul(a1: Any, a2: Any) -> Array:
     """The product of two polynomials."""
-    return convolve(*coerce(_vector(a1, "polymul"), _vector(a2, "polymul")))
+    first, second = coerce(_vector(a1, "polymul"), _vector(a2, "polymul"))
+    if 0 in (*first.shape, *second.shape):
+        return np.zeros(1, aval_of(first).dtype)  # without coefficients the polynomial is 0
+    return convolve(first, second)
 
 
 @implements(np.polyder)
@@ -169,6 +172,8 @@ def polyfit(
             f"x must be a vector and y as long, got {points.shape} and {values.shape}",
             op="polyfit",
         )
+    if points.shape[0] == 0:
+        raise ShapeError("expected non-empty vector for x", op="polyfit")
     matrix = vander(points, operator.index(deg) + 1)
     if w is not None:
         weights = operand(w, "polyfit")

@@ -19,7 +19,14 @@ from stax.errors import ConcretizationError, MutationError, ShapeError
 from stax.numpy.indexing import getitem
 from stax.numpy.manipulation import concatenate, permuted, stack
 from stax.numpy.promotion import as_dtype
-from stax.numpy.registration import axes_tuple, axis_index, implements, operand, shape_tuple
+from stax.numpy.registration import (
+    axes_tuple,
+    axis_index,
+    implements,
+    lines,
+    operand,
+    shape_tuple,
+)
 from stax.primitives import shapes as sh
 from stax.primitives import views as vw
 from stax.primitives.indexing import gather
@@ -129,10 +136,7 @@ def tile(A: Array, reps: Any) -> Array:
 @implements(np.repeat)
 def repeat(a: Array, repeats: Any, axis: Any = None) -> Array:
     """Each element repeated; the counts are static; as `numpy.repeat`."""
-    x = operand(a, "repeat")
-    if axis is None:
-        x, axis = vw.reshape(x, (aval_of(x).size,)), 0
-    k = axis_index(axis, len(x.shape), "repeat")
+    x, k = lines(operand(a, "repeat"), axis, "repeat")
     counts = _known_counts(repeats)
     n = x.shape[k]
     if counts.size == 1:
@@ -171,6 +175,8 @@ def resize(a: Array, new_shape: Any) -> Array:
     x = operand(a, "resize")
     shape = shape_tuple(new_shape)
     size = int(np.prod(shape, dtype=np.int64))
+    if aval_of(x).size == 0:
+        return np.zeros(shape, aval_of(x).dtype)
     flat = vw.reshape(x, (aval_of(x).size,))
     index = np.resize(np.arange(flat.shape[0]), size)
     return vw.reshape(along(flat, index, 0), shape)

@@ -19,13 +19,14 @@ from stax.errors import ShapeError
 from stax.numpy.promotion import as_dtype, asarray_dtype
 from stax.numpy.registration import (
     NoValue,
-    axes_tuple,
     axis_index,
     broadcast_to_shape,
     converted,
     deliver,
     implements,
+    lines,
     operand,
+    reduced_axes,
 )
 from stax.primitives import cumulative as cu
 from stax.primitives import elementwise as el
@@ -111,7 +112,7 @@ def _reduced(
         where: Any = True,
     ) -> Array:
         x = operand(a, name)
-        axes = axes_tuple(axis, len(x.shape), name)
+        axes = reduced_axes(axis, len(x.shape), name)
         if dtype is not None:
             x = converted(x, asarray_dtype(dtype))
         elif widen is not None:
@@ -213,7 +214,7 @@ def _ordered(a: Array, op: str) -> Array:
 def _truth_reduction(name: str, reduce: Callable[..., Any], identity: bool) -> Callable[..., Any]:
     def traced(a: Array, axis: Any, out: Any, keepdims: Any, where: Any) -> Array:
         x = truth(operand(a, name))
-        axes = axes_tuple(axis, len(x.shape), name)
+        axes = reduced_axes(axis, len(x.shape), name)
         value = reduce(masked(x, where, identity, name), axes)
         return deliver(restored(value, x.shape, axes, keepdims), out, name)
 
@@ -245,11 +246,9 @@ def _position(
 ) -> Array:
     x = operand(a, name)
     shape = x.shape
-    if axis is None:
-        value = reduce(reshape(x, (aval_of(x).size,)), 0)
-        return deliver(restored(value, shape, range(len(shape)), keepdims), out, name)
-    k = axis_index(axis, len(shape), name)
-    return deliver(restored(reduce(x, k), shape, (k,), keepdims), out, name)
+    line, k = lines(x, axis, name)
+    axes: Sequence[int] = range(len(shape)) if axis is None or not shape else (k,)
+    return deliver(restored(reduce(line, k), shape, axes, keepdims), out, name)
 
 
 @implements(np.argmax)
@@ -321,11 +320,12 @@ def _array_api_cumulative(
 ) -> Array:
     x = operand(x, op)
     if axis is None:
-        if len(x.shape) != 1:
+        if len(x.shape) > 1:
             raise ShapeError(
                 f"for an array of {len(x.shape)} dimensions the axis is required", op=op
             )
         axis = 0
+    axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
     value = _cumulative(op, row, x, axis, dtype, None)
     if include_initial:
         k = axis_index(axis, len(value.shape), op)

@@ -8,6 +8,7 @@ result) and the traced version otherwise; `np.f(tracer)` reaches the same throug
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -31,7 +32,7 @@ from stax.numpy.promotion import array_like
 from stax.numpy.promotion import nested_array as nested_array
 from stax.numpy.promotion import strong as strong
 from stax.primitives.casts import convert
-from stax.primitives.views import broadcast
+from stax.primitives.views import broadcast, reshape
 
 F = TypeVar("F", bound=Callable[..., Any])
 _EXTENSIONS = frozenset({bfloat16, float8_e4m3fn})
@@ -169,6 +170,23 @@ def axes_tuple(axis: Any, ndim: int, op: str) -> tuple[int, ...]:
     if len(set(axes)) != len(axes):
         raise ShapeError(f"duplicate value in axis {tuple(axis)}", op=op)
     return axes
+
+
+def reduced_axes(axis: Any, ndim: int, op: str) -> tuple[int, ...]:
+    """`axes_tuple` for reductions, whose axis NumPy lets be 0 or -1 where there are no axes."""
+    return () if _of_a_scalar(axis, ndim) else axes_tuple(axis, ndim, op)
+
+
+def lines(x: Any, axis: Any, op: str) -> tuple[Any, int]:
+    """`x` and the axis to work along: all elements for None; a scalar is a line of one element."""
+    shape = aval_of(x).shape
+    if axis is None or _of_a_scalar(axis, len(shape)):
+        return reshape(x, (math.prod(shape),)), 0
+    return x, axis_index(axis, len(shape), op)
+
+
+def _of_a_scalar(axis: Any, ndim: int) -> bool:
+    return ndim == 0 and isinstance(axis, int | np.integer) and int(axis) in (0, -1)
 
 
 def broadcast_to_shape(value: Any, shape: Sequence[int]) -> Any:

@@ -28,6 +28,7 @@ from stax.numpy.registration import (
     converted,
     deliver,
     implements,
+    lines,
     nested_array,
     operand,
 )
@@ -230,10 +231,7 @@ def _index_array(indices: Any, op: str) -> Any:
 @implements(np.take)
 def take(a: Array, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Array:
     """The elements at `indices` along `axis`; as `numpy.take`."""
-    x = operand(a, "take")
-    if axis is None:
-        x, axis = vw.reshape(x, (aval_of(x).size,)), 0
-    k = axis_index(axis, len(x.shape), "take")
+    x, k = lines(operand(a, "take"), axis, "take")
     index = _index_array(indices, "take")
     how = _take_mode(mode)
     lead = (slice(None),) * k
@@ -431,10 +429,7 @@ def argsort(
     descending: bool = False,
 ) -> Array:
     """The permutation that sorts `a` along `axis`, stably; as `numpy.argsort`."""
-    x = operand(a, "argsort")
-    if axis is None:
-        x, axis = vw.reshape(x, (aval_of(x).size,)), 0
-    k = axis_index(axis, len(x.shape), "argsort")
+    x, k = lines(operand(a, "argsort"), axis, "argsort")
     if not descending:
         return sort_rows((x, iota(x.shape, k)), k)[1]
     # Reversing twice keeps equal elements in their order.
@@ -446,6 +441,8 @@ def argsort(
 def lexsort(keys: Any, axis: int = -1) -> Array:
     """The permutation that sorts by several keys, the last first; as `numpy.lexsort`."""
     rows = [operand(r, "lexsort") for r in keys]
+    if rows and not rows[0].shape and axis in (0, -1):
+        return np.int64(0)
     k = axis_index(axis, len(rows[0].shape), "lexsort")
     return sort_rows((*rows[::-1], iota(rows[0].shape, k)), k, len(rows))[-1]
 
@@ -453,12 +450,22 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
 @implements(np.partition)
 def partition(a: Array, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Array:
     """`a` sorted, which is one of its partitions; as `numpy.partition`."""
+    _check_kth(kth, a, axis, "partition")
     return sort(a, axis)
+
+
+def _check_kth(kth: Any, a: Array, axis: Any, op: str) -> None:
+    x, k = lines(operand(a, op), axis, op)
+    n = aval_of(x).shape[k]
+    for place in () if isinstance(kth, Tracer) else np.atleast_1d(kth):
+        if not -n <= place < n:
+            raise ShapeError(f"kth(={place}) out of bounds ({n})", op=op)
 
 
 @implements(np.argpartition)
 def argpartition(a: Array, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Array:
     """The permutation of `partition`; as `numpy.argpartition`."""
+    _check_kth(kth, a, axis, "argpartition")
     return argsort(a, axis)
 
 

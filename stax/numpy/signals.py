@@ -190,6 +190,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
     wrapped = np.where((wrapped == -high) & (step > 0), high, wrapped)
     correction = np.where(np.abs(step) < limit, 0.0, wrapped - step)
     n = x.shape[k]
+    if n == 0:
+        return x
     tail = slice_axis(x, k, 1, n) + np.cumsum(correction, axis=k)
     return concatenate([slice_axis(x, k, 0, 1), as_dtype(tail, x.dtype)], k)
 

@@ -281,6 +281,9 @@ def _quantile(
     kind = aval_of(flat).dtype
     where = converted(where, FLOAT64)
     last = len(kept)
+    if n == 0 and (skip_nan or op == "median"):
+        flat = np.full((*flat.shape[:-1], 1), np.nan, kind)
+        n = 1
     (rows,) = sort_rows((flat,), last)
     levels = aval_of(where).shape
     lead = tuple(rows.shape[:-1])
@@ -555,13 +558,14 @@ def trapezoid(y: Array, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     v = operand(y, "trapezoid")
     k = axis_index(axis, len(v.shape), "trapezoid")
     n = v.shape[k]
-    both = slice_axis(v, k, 1, n) + slice_axis(v, k, 0, n - 1)
+    inner = max(n - 1, 0)
+    both = slice_axis(v, k, n - inner, n) + slice_axis(v, k, 0, inner)
     if x is None:
         width: Any = dx
     else:
         p = operand(x, "trapezoid")
         d = k if len(p.shape) == len(v.shape) else 0
-        width = slice_axis(p, d, 1, n) - slice_axis(p, d, 0, n - 1)
+        width = slice_axis(p, d, n - inner, n) - slice_axis(p, d, 0, inner)
         if len(p.shape) == 1 and len(v.shape) > 1:
-            width = reshape(width, [n - 1 if j == k else 1 for j in range(len(v.shape))])
+            width = reshape(width, [inner if j == k else 1 for j in range(len(v.shape))])
     return reduce_sum(width * both / 2.0, [k])

@@ -24,7 +24,13 @@ from stax.numpy.creation import copy
 from stax.numpy.indexing import written
 from stax.numpy.manipulation import concatenate, expand_dims
 from stax.numpy.promotion import asarray_dtype, is_plain
-from stax.numpy.registration import axes_tuple, axis_index, converted, deliver, operand
+from stax.numpy.registration import (
+    axis_index,
+    converted,
+    deliver,
+    operand,
+    reduced_axes,
+)
 from stax.numpy.selection import known
 from stax.primitives.shapes import slice_axis
 from stax.primitives.views import reshape
@@ -134,7 +140,7 @@ def ufunc_reduce(
     x = operand(array, ufunc.__name__)
     if dtype is not None:
         x = converted(x, asarray_dtype(dtype))
-    axes = axes_tuple(axis, len(aval_of(x).shape), ufunc.__name__)
+    axes = reduced_axes(axis, len(aval_of(x).shape), ufunc.__name__)
     for k in axes:
         x = _folded(ufunc, x, k)
     if initial is not np._NoValue and initial is not None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.core.aval import Aval
+from stax.core.aval import Aval, aval_of
 from stax.core.primitive import (
     FALLBACK,
     NONLINEAR,
@@ -29,7 +29,7 @@ from stax.dtypes import DType, accumulator, is_complex, is_float, is_inexact, is
 from stax.errors import DtypeError, ShapeError
 from stax.loops import rules
 from stax.primitives.elementwise import add, eq, maximum, mul, select, sub
-from stax.primitives.families_arrays import batch_size, check_axes, input_cost, shifted
+from stax.primitives.families_arrays import batch_size, check_axes, checked, input_cost, shifted
 from stax.primitives.indexing import gather
 from stax.primitives.shapes import concatenate, iota, slice_axis
 from stax.primitives.transcendental import exp
@@ -84,7 +84,7 @@ def _cumulative(
         name,
         family="scan",
         abstract_eval=abstract_eval,
-        impl=impl,
+        impl=checked(name, abstract_eval, impl),
         jvp=jvp,
         transpose=transpose,
         batch=_cumulative_batch(lambda: row),
@@ -96,6 +96,10 @@ def _cumulative(
 
 
 # ------------------------------------------------------------------------------------- cumsum
+
+
+def _not_bool(dtype: DType) -> bool:
+    return dtype.kind != "b"
 
 
 def _cumsum_impl(x: Any, *, axis: int, reverse: bool, dtype: DType) -> Any:
@@ -116,6 +120,7 @@ def _cumsum_transpose(ct: Any, x: Any, *, axis: int, reverse: bool, dtype: DType
 
 cumsum_p = _cumulative(
     "cumsum",
+    accepts=_not_bool,
     impl=_cumsum_impl,
     jvp=_cumsum_jvp,
     transpose=_cumsum_transpose,
@@ -125,7 +130,7 @@ cumsum_p = _cumulative(
 
 def cumsum(x: Any, axis: int, reverse: bool = False, dtype: DType | None = None) -> Any:
     """Running sums along `axis` (from the end when `reverse`)."""
-    dtype = x.dtype if dtype is None else np.dtype(dtype)
+    dtype = aval_of(x).dtype if dtype is None else np.dtype(dtype)
     return bind1(cumsum_p, x, axis=axis, reverse=bool(reverse), dtype=dtype)
 
 
@@ -233,12 +238,14 @@ def _cumprod_jvp(
     return linear_recurrence(x, mul(delayed(out, axis, reverse, 1), t), axis, reverse)
 
 
-cumprod_p = _cumulative("cumprod", impl=_cumprod_impl, jvp=_cumprod_jvp, lower=rules.scan("prod"))
+cumprod_p = _cumulative(
+    "cumprod", accepts=_not_bool, impl=_cumprod_impl, jvp=_cumprod_jvp, lower=rules.scan("prod")
+)
 
 
 def cumprod(x: Any, axis: int, reverse: bool = False, dtype: DType | None = None) -> Any:
     """Running products along `axis` (from the end when `reverse`)."""
-    dtype = x.dtype if dtype is None else np.dtype(dtype)
+    dtype = aval_of(x).dtype if dtype is None else np.dtype(dtype)
     return bind1(cumprod_p, x, axis=axis, reverse=bool(reverse), dtype=dtype)
 
 

@@ -26,7 +26,7 @@ from stax.errors import DtypeError, ShapeError
 from stax.loops import library, rules
 from stax.primitives.casts import convert
 from stax.primitives.elementwise import add, clamp, le, lt
-from stax.primitives.families_arrays import batch_size, no_cost, output_cost
+from stax.primitives.families_arrays import batch_size, checked, no_cost, output_cost
 from stax.primitives.indexing import INT64, aval_of_operand, gather, scatter
 from stax.primitives.shapes import instantiate, iota, zeros
 from stax.primitives.views import Shape, batched_front, broadcast, move_axis, reduce_sum, reshape
@@ -101,11 +101,15 @@ def _slice_batch(args: Any, dims: Any, *, sizes: Shape) -> tuple[Any, int]:
     return gather(x, idx, range(len(idx)), mode="promise"), 0
 
 
+def _slice_impl(x: Any, *starts: Any, sizes: Shape) -> Any:
+    return np.asarray(x)[_clamped(starts, np.shape(x), sizes)]
+
+
 dynamic_slice_p = Primitive(
     "dynamic_slice",
     family="gather",
     abstract_eval=_slice_aval,
-    impl=lambda x, *starts, sizes: np.asarray(x)[_clamped(starts, np.shape(x), sizes)],
+    impl=checked("dynamic_slice", _slice_aval, _slice_impl),
     jvp=_slice_jvp,
     transpose=_slice_transpose,
     batch=_slice_batch,
@@ -184,7 +188,7 @@ dynamic_update_slice_p = Primitive(
     "dynamic_update_slice",
     family="scatter",
     abstract_eval=_update_aval,
-    impl=_update_impl,
+    impl=checked("dynamic_update_slice", _update_aval, _update_impl),
     jvp=_update_jvp,
     transpose=_update_transpose,
     batch=_update_batch,

@@ -12,10 +12,11 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stax.core.aval import Aval
+from stax.core.aval import Aval, aval_of
 from stax.core.primitive import FALLBACK, Primitive, Recompute, Rule, Sentinel, Zero
-from stax.core.trace import bind1
-from stax.errors import AxisError, ShapeError
+from stax.core.source import user_source
+from stax.core.trace import bind1, located
+from stax.errors import AxisError, ShapeError, StaxError
 
 
 def no_cost(in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict[str, Any]) -> int:
@@ -31,6 +32,22 @@ def input_cost(in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict
 def output_cost(in_avals: Sequence[Aval], out_avals: Sequence[Aval], params: dict[str, Any]) -> int:
     """One operation for each element of the result."""
     return out_avals[0].size
+
+
+def checked(name: str, abstract_eval: Rule, impl: Rule) -> Rule:
+    """`impl` for operands that fit, as when traced: for what NumPy would take and answer otherwise.
+
+    Slices that reach outside, operands of different lengths: without tracing nothing else checks.
+    """
+
+    def run(*args: Any, **params: Any) -> Any:
+        try:
+            abstract_eval(*map(aval_of, args), **params)
+        except StaxError as error:
+            raise located(error, name, user_source()) from None
+        return impl(*args, **params)
+
+    return run
 
 
 def linear_shape_op(

@@ -30,6 +30,7 @@ from stax.primitives.elementwise import div, eq, logical_and, lt, mul, select, s
 from stax.primitives.families_arrays import (
     batch_size,
     check_axes,
+    checked,
     no_cost,
     without_axes,
 )
@@ -396,7 +397,7 @@ scatter_p = Primitive(
     "scatter",
     family="scatter",
     abstract_eval=_scatter_aval,
-    impl=_scatter_impl,
+    impl=checked("scatter", _scatter_aval, _scatter_impl),
     jvp=_scatter_jvp,
     transpose=_scatter_transpose,
     batch=_scatter_batch,

@@ -15,13 +15,12 @@ import numpy as np
 
 from stax.core.aval import Aval, aval_of
 from stax.core.primitive import FALLBACK, NONLINEAR, Primitive, Recompute, Rule, Sentinel, Zero
-from stax.core.source import user_source
-from stax.core.trace import bind, located
+from stax.core.trace import bind
 from stax.dtypes import DType, is_complex
-from stax.errors import DtypeError, ShapeError, StaxError
+from stax.errors import DtypeError, ShapeError
 from stax.primitives import elementwise as el
 from stax.primitives.contractions import dot_general
-from stax.primitives.families_arrays import batch_size
+from stax.primitives.families_arrays import batch_size, checked
 from stax.primitives.shapes import scalar_zero, slice_axis
 from stax.primitives.views import batched_front, broadcast, reduce_sum, reshape, transpose
 
@@ -232,18 +231,11 @@ def matrix_row(
         outs = bind(row, *wide, **params)
         return (outs, (0,) * len(outs)) if multi else (outs[0], 0)
 
-    def checked(*args: Any, **params: Any) -> Any:
-        try:
-            abstract_eval(*map(aval_of, args), **params)
-        except StaxError as error:
-            raise located(error, name, user_source()) from None
-        return impl(*args, **params)
-
     row = Primitive(
         name,
         family="linalg",
         abstract_eval=abstract_eval,
-        impl=checked,
+        impl=checked(name, abstract_eval, impl),
         jvp=jvp,
         transpose=transpose,
         batch=batch,

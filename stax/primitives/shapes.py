@@ -29,6 +29,7 @@ from stax.primitives.elementwise import select, sub
 from stax.primitives.families_arrays import (
     batch_size,
     check_axes,
+    checked,
     linear_shape_op,
     no_cost,
 )
@@ -102,7 +103,7 @@ def _slice_batch(
 slice_p = linear_shape_op(
     "slice",
     abstract_eval=_slice_aval,
-    impl=_slice_impl,
+    impl=checked("slice", _slice_aval, _slice_impl),
     transpose=_slice_transpose,
     batch=_slice_batch,
     lower=rules.strided_slice,

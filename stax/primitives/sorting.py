@@ -19,7 +19,7 @@ from stax.core.primitive import NONLINEAR, Primitive, Recompute, Zero
 from stax.core.trace import bind
 from stax.errors import ShapeError
 from stax.loops import library
-from stax.primitives.families_arrays import batch_size, check_axes
+from stax.primitives.families_arrays import batch_size, check_axes, checked
 from stax.primitives.indexing import gather
 from stax.primitives.shapes import iota
 from stax.primitives.views import batched_front
@@ -75,7 +75,7 @@ sort_p = Primitive(
     "sort",
     family="sort",
     abstract_eval=_sort_aval,
-    impl=_sort_impl,
+    impl=checked("sort", _sort_aval, _sort_impl),
     jvp=_sort_jvp,
     transpose=NONLINEAR,
     batch=_sort_batch,

@@ -19,7 +19,12 @@ from stax.errors import ShapeError
 from stax.numpy import reductions as rd
 from stax.numpy.inexact import inexact
 from stax.numpy.linalg.operands import Array, common_stack, matrices
-from stax.numpy.registration import NoValue, implements, operand
+from stax.numpy.registration import (
+    NoValue,
+    converted,
+    implements,
+    operand,
+)
 from stax.numpy.ufuncs import greater, multiply
 from stax.primitives import elementwise as el
 from stax.primitives import linalg_solve as systems
@@ -131,7 +136,7 @@ def matrix_rank(A: Array, tol: Any = None, hermitian: bool = False, *, rtol: Any
     """The number of singular values above a tolerance; as `numpy.linalg.matrix_rank`."""
     x = operand(A, "matrix_rank")
     if len(x.shape) < 2:
-        return rd.any_(x)
+        return converted(rd.any_(x), np.dtype(np.int64))
     (x,) = matrices("matrix_rank", x)
     values = el.abs_(spectral.eigvalsh(x)) if hermitian else spectral.svdvals(x)
     if tol is None:
