@@ -283,6 +283,29 @@ def test_compiler_with_arguments_and_ccache_style(tmp_path: Path) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize(
+    ("refused", "quick", "libraries"),
+    [("-nostdlib", True, False), ("-fira-region=one", False, True)],
+)
+def test_a_compiler_that_refuses_a_wished_flag_works_without(
+    tmp_path: Path, refused: str, quick: bool, libraries: bool
+) -> None:
+    whole = toolchain.require_toolchain()
+    wrapper = tmp_path / "picky"
+    wrapper.write_text(
+        f'#!/bin/sh\nfor w in "$@"; do [ "$w" = {refused} ] && exit 1; done\n'
+        f'exec {whole.command[0]} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    base = {"STAX_CACHE_DIR": str(tmp_path / "c"), "STAX_CC": str(wrapper)}
+    assert run(environment(**base)) == ("ok", "")
+    found = toolchain._probe((str(wrapper),))
+    assert bool(found.quick) == (quick and bool(whole.quick))
+    assert ("-nostdlib" in found.libraries) == (libraries and "-nostdlib" in whole.libraries)
+    assert found.identity != whole.identity
+
+
+@needs_compiler
 def test_an_evicted_library_is_built_again(own_cache: Path) -> None:
     found = toolchain.require_toolchain()
     source = "int seven(void) { return 7; }"

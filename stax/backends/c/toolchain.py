@@ -40,7 +40,7 @@ __all__ = [
     "toolchain_fault",
 ]
 
-_PROBE_VERSION = "5"
+_PROBE_VERSION = "6"
 _TIMEOUT = 600.0
 _BASE_FLAGS = ("-shared", "-fPIC", "-std=gnu11", "-w")
 _NUMERIC_FLAGS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv")
@@ -56,6 +56,26 @@ _WISHED_FLAGS: tuple[tuple[str, ...], ...] = (
     ("-fno-stack-protector",),
     ("-fno-ident",),
 )
+# Passes of GCC that find nothing left to do in kernels, and take a fifth of the compiler's time.
+_QUICK_FLAGS: tuple[str, ...] = (
+    "-fira-region=one",
+    "-fno-forward-propagate",
+    "-fno-cprop-registers",
+    "-fno-tree-bit-ccp",
+    "-fno-web",
+    "-fno-dse",
+    "-fno-tree-dse",
+    "-fno-tree-sra",
+    "-fno-tree-copy-prop",
+    "-fno-ipa-modref",
+    "-fno-ipa-reference",
+    "-fno-ipa-pure-const",
+    "-fno-compare-elim",
+)
+# The process has the C library loaded: a library that leaves its names to it is linked in a third
+# of the time.
+_LEAN_LIBRARIES: tuple[str, ...] = ("-nostdlib", "-lgomp", "-lgcc")
+_LIBRARIES: tuple[str, ...] = ("-lm",)
 _ENVIRONMENT_FAULTS = re.compile(
     r"No space left|File size limit|File too large|Disk quota|Read-only file system|"
     r"signal terminated program|Cannot create temporary|cannot execute|Killed|"
@@ -66,8 +86,9 @@ _PROBE_SOURCE = r"""
 #if defined(STAX_PROBE_OPENMP)
 extern int omp_get_max_threads(void);
 #endif
+extern double fmod(double, double);
 int stax_probe(double *x, int n) {
-    double sum = 0.0;
+    double sum = fmod(x[0], 1.0);
     int threads = 1;
 #if defined(STAX_PROBE_OPENMP)
     threads = omp_get_max_threads() > 0;
@@ -117,11 +138,14 @@ class Toolchain:
     flags: tuple[str, ...]
     openmp: bool
     native: bool
+    quick: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = _LIBRARIES
 
     @property
     def identity(self) -> str:
         """Text that changes whenever the code made from one source could change."""
-        return "\n".join((*self.command, self.kind, self.version, self.cpu, *self.flags))
+        words = (*self.command, self.kind, self.version, self.cpu, *self.flags)
+        return "\n".join((*words, *self.quick, *self.libraries))
 
     def key(self, source: str, *, opt: str = "-O1", extra: Sequence[str] = ()) -> str:
         """Return the cache key of the library made from `source`."""
@@ -154,11 +178,13 @@ class Toolchain:
         fault: OSError | None = None
         # clang leaves loops scalar at -O1 even where a pragma asks for vectors.
         level = "-O2" if self.kind == "clang" and opt == "-O1" else opt
+        passes = self.quick if opt == "-O1" else ()
         for place in cache.library_caches():
             try:
                 with place.build_directory() as directory:
-                    command = (*self.command, *self.flags, level)
-                    return place.install(key, _run_compiler(command, extra, source, directory))
+                    command = (*self.command, *self.flags, level, *passes)
+                    libraries = (*extra, *self.libraries)
+                    return place.install(key, _run_compiler(command, libraries, source, directory))
             except OSError as error:
                 fault = error
         raise CompilerNotFoundError(
@@ -197,12 +223,12 @@ def limit_spinning() -> None:
 
 
 def _run_compiler(
-    command: Sequence[str], extra: Sequence[str], source: str, directory: Path
+    command: Sequence[str], libraries: Sequence[str], source: str, directory: Path
 ) -> Path:
     """Compile `source` inside `directory` and return the library's path there."""
     (directory / "kernel.c").write_text(source, encoding="utf-8")
     environment = dict(os.environ, TMPDIR=".", TMP=".", TEMP=".", LC_ALL="C")
-    full = [*command, "-o", "kernel.so", "kernel.c", *extra, "-lm"]
+    full = [*command, "-o", "kernel.so", "kernel.c", *libraries]
     try:
         done = subprocess.run(
             full,
@@ -351,7 +377,8 @@ def _find() -> tuple[Toolchain | None, str]:
         return None, "the C compiler is switched off (STAX_CC=none)"
     faults: list[str] = []
     for wish, command in _candidates():
-        key = cache.content_key("toolchain", _PROBE_VERSION, cpu_identity(), *_stamp(command))
+        stamp = (_PROBE_VERSION, cpu_identity(), *_stamp(command), sys.executable)
+        key = cache.content_key("toolchain", *stamp)
         toolchain = _remembered(key)
         if toolchain is None:
             try:
@@ -389,7 +416,8 @@ def _remembered(key: str) -> Toolchain | None:
     try:
         record = json.loads(data)
         record["command"] = tuple(record["command"])
-        record["flags"] = tuple(record["flags"])
+        for name in ("flags", "quick", "libraries"):
+            record[name] = tuple(record[name])
         return Toolchain(**record)
     except (ValueError, KeyError, TypeError):
         return None
@@ -404,11 +432,13 @@ def _probe(command: tuple[str, ...]) -> Toolchain:
     native = (("-march=native",), ("-mcpu=native",))
     parallel = (("-fopenmp", "-DSTAX_PROBE_OPENMP"), ("-fopenmp-simd",))
     wished = tuple(flag for group in _WISHED_FLAGS for flag in group)
-    kind = _attempt(command, (*base, *wished, *native[0], *parallel[0]))
+    whole = (*base, *wished, *native[0], *parallel[0])
+    quick, libraries = _QUICK_FLAGS, _LEAN_LIBRARIES
+    kind = _attempt(command, (*whole, *quick), libraries)
     if kind is not None:
         chosen = [*wished, *native[0], *parallel[0]]
     else:
-        kind = _attempt(command, base, raising=True)
+        kind = _attempt(command, base, _LIBRARIES, raising=True)
         chosen = []
         for group in _WISHED_FLAGS:
             if _attempt(command, (*base, *chosen, *group)) is not None:
@@ -418,6 +448,10 @@ def _probe(command: tuple[str, ...]) -> Toolchain:
                 if _attempt(command, (*base, *chosen, *flags)) is not None:
                     chosen += flags
                     break
+        if _attempt(command, (*base, *chosen, *quick)) is None:
+            quick = ()
+        if _attempt(command, (*base, *chosen), libraries) is None:
+            libraries = _LIBRARIES
     return Toolchain(
         command=command,
         kind=kind or "other",
@@ -426,16 +460,24 @@ def _probe(command: tuple[str, ...]) -> Toolchain:
         flags=(*base, *(flag for flag in chosen if not flag.startswith("-D"))),
         openmp="-fopenmp" in chosen,
         native=any(flag.endswith("=native") for flag in chosen),
+        quick=quick,
+        libraries=libraries,
     )
 
 
-def _attempt(command: Sequence[str], flags: Sequence[str], *, raising: bool = False) -> str | None:
+def _attempt(
+    command: Sequence[str],
+    flags: Sequence[str],
+    libraries: Sequence[str] = _LIBRARIES,
+    *,
+    raising: bool = False,
+) -> str | None:
     """Return the compiler's kind if the probe builds and runs under `flags`, else None."""
     fault: Exception | None = None
     for place in cache.library_caches():
         try:
             with place.build_directory() as directory:
-                path = _run_compiler((*command, *flags, "-O1"), (), _PROBE_SOURCE, directory)
+                path = _run_compiler((*command, *flags, "-O1"), libraries, _PROBE_SOURCE, directory)
                 handle = ctypes.CDLL(str(path))
                 return _probe_kind(handle)
         except CompilationError as error:
