@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from stax.primitives.elementwise import (
+    abs_,
     add,
     div,
-    eq,
     guarded_mul,
+    lt,
     mul,
     neg,
     select,
@@ -26,35 +27,58 @@ from stax.primitives.elementwise import (
 from stax.primitives.families import elementwise, literal
 from stax.primitives.special import special_function
 from stax.primitives.special_gamma import scipy_row, undefined
-from stax.primitives.transcendental import one, times
+from stax.primitives.transcendental import exp, one, series_at, times
 
 Function = Callable[..., Any]
 
 
-def _over(y: Any, x: Any, limit: float) -> Any:
-    """The quotient y / x, and `limit` at 0."""
-    flat = eq(x, literal(0, x))
-    return select(flat, literal(limit, x), div(y, select(flat, one(x), x)))
+def _over_x(order1: Callable[..., Any], sign_: int) -> Callable[[Any], Any]:
+    """The quotient of a Bessel function of order 1 and x: its power series around 0.
+
+    The series is that of I1 (`sign_` 1) or J1 (-1).
+    """
+    series = [0.0] * 23
+    for k in range(0, 23, 2):
+        half = k // 2
+        series[k] = 0.5 * (sign_ / 4) ** half / (math.factorial(half) * math.factorial(half + 1))
+    return lambda x: series_at(x, 1.0, series, lambda v: div(order1(v), v))
 
 
 def _row(name: str, slope: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return scipy_row(name, name, [lambda t, out, x: guarded_mul(t, slope(out, x))])
 
 
+_i1_over_x: Function
+_j1_over_x: Function
+
 # ------------------------------------------------------------ orders 0 and 1, plain and scaled
 
 i0: Function = _row("i0", lambda out, x: i1(x))
-i1: Function = _row("i1", lambda out, x: sub(i0(x), _over(out, x, 0.5)))
+i1: Function = _row("i1", lambda out, x: sub(i0(x), _i1_over_x(x)))
 i0e: Function = _row("i0e", lambda out, x: sub(i1e(x), mul(sign(x), out)))
-i1e: Function = _row("i1e", lambda out, x: sub(sub(i0e(x), mul(sign(x), out)), _over(out, x, 0.5)))
+i1e: Function = _row(
+    "i1e",
+    lambda out, x: sub(sub(i0e(x), mul(sign(x), out)), _i1e_over_x(x)),
+)
 j0: Function = _row("j0", lambda out, x: neg(j1(x)))
-j1: Function = _row("j1", lambda out, x: sub(j0(x), _over(out, x, 0.5)))
+j1: Function = _row("j1", lambda out, x: sub(j0(x), _j1_over_x(x)))
 y0: Function = _row("y0", lambda out, x: neg(y1(x)))
 y1: Function = _row("y1", lambda out, x: sub(y0(x), div(out, x)))
 k0: Function = _row("k0", lambda out, x: neg(k1(x)))
 k1: Function = _row("k1", lambda out, x: neg(add(k0(x), div(out, x))))
 k0e: Function = _row("k0e", lambda out, x: sub(out, k1e(x)))
 k1e: Function = _row("k1e", lambda out, x: sub(sub(out, k0e(x)), div(out, x)))
+
+_i1_over_x = _over_x(i1, 1)
+_j1_over_x = _over_x(j1, -1)
+
+
+def _i1e_over_x(x: Any) -> Any:
+    # I1 itself overflows far from 0.
+    small = lt(abs_(x), literal(1, x))
+    near, far = select(small, x, literal(0, x)), select(small, one(x), x)
+    return select(small, mul(_i1_over_x(near), exp(neg(abs_(near)))), div(i1e(far), far))
+
 
 # ---------------------------------------------------------------------------- any real order
 

@@ -34,26 +34,28 @@ from stax.primitives.elementwise import (
 from stax.primitives.families import binary, literal, unary
 from stax.primitives.special import erf, special_function
 from stax.primitives.special_gamma import scipy_row
-from stax.primitives.transcendental import cos, exp, log, log1p, one, sin, times
+from stax.primitives.transcendental import (
+    cos,
+    exp,
+    log,
+    log1p,
+    one,
+    polynomial,
+    series_at,
+    sin,
+    times,
+)
 
 # --------------------------------------------------------------------------- error functions
 
 _ROOT_PI = math.sqrt(math.pi)
 
 
-def _poly(x: Any, coefficients: tuple[float, ...]) -> Any:
-    """The polynomial with these coefficients, the constant first."""
-    out: Any = literal(coefficients[-1], x)
-    for c in reversed(coefficients[:-1]):
-        out = add(mul(out, x), literal(c, x))
-    return out
-
-
 def _tail(x: Any, near: Any, coefficients: tuple[float, ...]) -> Any:
     """`near(x)`, but for abs(x) > 50 an asymptotic series in 1 / x**2, without its constant."""
     far = gt(abs_(x), literal(50, x))
     inverse = reciprocal(square(select(far, x, literal(50, x))))
-    series = mul(inverse, _poly(inverse, coefficients))
+    series = mul(inverse, polynomial(inverse, coefficients))
     return select(far, series, near(select(far, literal(50, x), x)))
 
 
@@ -155,11 +157,8 @@ expn.__doc__ = "The integral of exp(-x t) / t**n over t > 1: expn(x, n=n)."
 
 
 def _exprel_slope(x: Any) -> Any:
-    small = lt(abs_(x), literal(0.5, x))
-    near = select(small, x, literal(0, x))
     series = tuple(1 / (math.factorial(m) * (m + 2)) for m in range(14))
-    far = select(small, one(x), x)
-    return select(small, _poly(near, series), div(sub(exp(far), exprel(far)), far))
+    return series_at(x, 0.5, series, lambda v: div(sub(exp(v), exprel(v)), v))
 
 
 exprel = scipy_row("exprel", "exprel", [lambda t, out, x: guarded_mul(t, _exprel_slope(x))])
@@ -180,10 +179,11 @@ def _part(name: str, index: int) -> Callable[[Any], Any]:
     return call
 
 
+_SINC = tuple(0.0 if m % 2 else (-1) ** (m // 2) / math.factorial(m + 1) for m in range(15))
+
+
 def _sinc(x: Any) -> Any:
-    flat = eq(x, literal(0, x))
-    safe = select(flat, one(x), x)
-    return select(flat, one(x), div(sin(safe), safe))
+    return series_at(x, 0.5, _SINC, lambda v: div(sin(v), v))
 
 
 def _row(name: str, impl: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -208,11 +208,9 @@ fresnel_cosine = _row("fresnel_cosine", _part("fresnel", 1), lambda x: cos(_quar
 
 
 def _spence_slope(x: Any) -> Any:
-    # log(x) / (1 - x), which is -1 at 1.
-    y = sub(x, one(x))
-    flat = eq(y, literal(0, y))
-    safe = select(flat, one(x), y)
-    return select(flat, literal(-1, x), neg(div(log1p(safe), safe)))
+    """The quotient log(x) / (1 - x), which is -1 at 1."""
+    series = tuple(-((-1) ** m) / (m + 1) for m in range(17))
+    return series_at(sub(x, one(x)), 0.1, series, lambda y: neg(div(log1p(y), y)))
 
 
 spence = scipy_row("spence", "spence", [lambda t, out, x: guarded_mul(t, _spence_slope(x))])

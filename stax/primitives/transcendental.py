@@ -8,19 +8,23 @@ factor that can be infinite multiplies through `guarded_mul` or `guarded_div`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from stax.core.aval import aval_of
-from stax.dtypes import is_complex
+from stax.dtypes import finfo, is_complex
 from stax.loops.ops import ops
 from stax.primitives.elementwise import (
+    abs_,
     add,
     eq,
     ge,
     guarded_div,
     guarded_mul,
+    logical_and,
+    lt,
     mul,
     neg,
     select,
@@ -38,6 +42,25 @@ def one(x: Any) -> Any:
 def times(x: Any, factor: float) -> Any:
     """`x * factor` with the factor in the dtype of `x`."""
     return mul(x, literal(factor, x))
+
+
+def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+    """The polynomial with these coefficients, the constant first."""
+    out: Any = literal(coefficients[-1], x)
+    for c in reversed(coefficients[:-1]):
+        out = add(mul(out, x), literal(c, x))
+    return out
+
+
+def series_at(x: Any, radius: float, coefficients: Sequence[float], far: Any) -> Any:
+    """A power series where abs(x) is below `radius`, and the function `far` elsewhere.
+
+    For quotients like sin(x) / x: the value alone could be put in place at 0, but then every
+    derivative there would be 0.
+    """
+    small = lt(abs_(x), literal(radius, x))
+    near = polynomial(select(small, x, literal(0, x)), coefficients)
+    return select(small, near, far(select(small, literal(radius, x), x)))
 
 
 def _constant(value: float, x: Any) -> Any:
@@ -73,7 +96,10 @@ cbrt_p, cbrt = unary(
 
 
 def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
-    flat = eq(y, literal(0, y))
+    # x**0 is flat; the product 0 * x**-1 says so too, and has the derivative in y, unless the
+    # power is infinite or x is NaN.
+    tame = ge(abs_(x), literal(float(finfo(aval_of(x).dtype).tiny), abs_(x)))
+    flat = select(tame, np.False_, eq(y, literal(0, y)))
     factor = mul(y, power(x, select(flat, one(y), sub(y, one(y)))))
     return guarded_mul(t, select(flat, literal(0, factor), factor))
 
@@ -147,8 +173,9 @@ sigmoid_p, sigmoid = unary(
 
 
 def _slope_of_logaddexp(x: Any, y: Any) -> Any:
-    # Equal infinities count as a tie; their difference would be NaN.
-    tie = eq(x, y)
+    # Equal infinities count as a tie; their difference would be NaN. Equal finite values keep their
+    # difference, which has the derivatives of higher order.
+    tie = logical_and(eq(x, y), eq(abs_(x), literal(math.inf, x)))
     return sigmoid(sub(select(tie, literal(0, x), x), select(tie, literal(0, y), y)))
 
 
