@@ -150,7 +150,7 @@ def is_reachable(trace: Trace, start: Trace) -> bool:
     """True when `trace` is live and encloses `start`."""
     seen: Trace | None = start
     while seen is not None:
-        if seen is trace:
+        if seen.stands_for(trace):
             return trace.alive
         seen = seen.parent
     return False

@@ -58,6 +58,10 @@ class Trace:
         """True when `value` is a tracer of this trace."""
         return isinstance(value, Tracer) and value.owner is self
 
+    def stands_for(self, trace: Trace) -> bool:
+        """True when `trace` is this one, or one whose tracers this one takes as its own."""
+        return trace is self
+
 
 class EvalTrace(Trace):
     """No transformation: NumPy computes."""

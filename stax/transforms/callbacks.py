@@ -22,7 +22,7 @@ from stax.core.trace import bind
 from stax.errors import NonDifferentiableError, PytreeError, ShapeError, StaticArgumentError
 from stax.primitives.views import move_axis
 from stax.pytree import tree_flatten, tree_unflatten
-from stax.transforms.arguments import check_leaves, name_of
+from stax.transforms.arguments import check_leaves, is_array, name_of
 from stax.transforms.inspect import abstract_leaf
 
 __all__ = ["debug_callback", "debug_print", "io_callback", "pure_callback"]
@@ -215,11 +215,19 @@ def _flat_callback(
     callback: Callable[..., Any], args: Flat, kwargs: dict[str, Any], structure: Any
 ) -> tuple[list[Any], Callable[..., Flat]]:
     """The flat arguments, and `callback` as a function of them with a flat result."""
-    leaves, tree = tree_flatten((args, kwargs))
+    given, tree = tree_flatten((args, kwargs))
+    # What is no array (a name, a file) goes to the callback as it is.
+    at = [k for k, v in enumerate(given) if is_array(v)]
+    leaves = [given[k] for k in at]
     check_leaves(leaves, f"arguments of the callback {name_of(callback)}")
 
+    others = [None if is_array(v) else v for v in given]
+
     def flat(*values: Any) -> Flat:
-        inner_args, inner_kwargs = tree_unflatten(tree, values)
+        whole = list(others)
+        for k, value in zip(at, values, strict=True):
+            whole[k] = value
+        inner_args, inner_kwargs = tree_unflatten(tree, whole)
         result = callback(*inner_args, **inner_kwargs)
         if structure is None:
             return ()

@@ -47,8 +47,13 @@ class Call:
         """Results in the current trace, and tangents in `trace.tangents`."""
         raise TypeError(f"{type(self).__name__} has no reverse rule")
 
-    def batched(self, dims: Sequence[int | None], size: int, axis_name: Any) -> Call:
-        """The call for a whole batch; every result has its batch axis in front."""
+    def batched(
+        self, dims: Sequence[int | None], size: int, axis_name: Any, origin: Any = None
+    ) -> Call:
+        """The call for a whole batch; every result has its batch axis in front.
+
+        `origin` is the batching trace that met the call.
+        """
         raise TypeError(f"{type(self).__name__} cannot be batched")
 
     def run(self, values: Sequence[Any]) -> list[Any]:

@@ -57,7 +57,9 @@ class CustomVmapCall(Call):
             outs = self.run(trace.wrap(primals, tangents))
         return [trace.primal_of(v) for v in outs], [trace.tangent_of(v) for v in outs]
 
-    def batched(self, dims: Sequence[int | None], size: int, axis_name: Any) -> Call:
+    def batched(
+        self, dims: Sequence[int | None], size: int, axis_name: Any, origin: Any = None
+    ) -> Call:
         """The call of the rule."""
 
         def fun(*values: Any) -> list[Any]:

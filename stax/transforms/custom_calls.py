@@ -60,11 +60,13 @@ class CustomJVPCall(Call):
             )
         return outs, out_tangents
 
-    def batched(self, dims: Sequence[int | None], size: int, axis_name: Any) -> Call:
+    def batched(
+        self, dims: Sequence[int | None], size: int, axis_name: Any, origin: Any = None
+    ) -> Call:
         """The call for a whole batch, with the rule batched alike."""
 
         def fun(*values: Any) -> list[Any]:
-            outs, places = batch_flat(self.fun, values, dims, size, axis_name)
+            outs, places = batch_flat(self.fun, values, dims, size, axis_name, origin)
             return [to_axis(v, d, 0, size) for v, d in zip(outs, places, strict=True)]
 
         def rule(primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
@@ -81,7 +83,9 @@ class CustomJVPCall(Call):
                 outs, out_tangents = self.rule(values[:n], inner)
                 return [*outs, *map(_dense, out_tangents)]
 
-            found, places = batch_flat(both, [*primals, *given], [*dims, *places], size, axis_name)
+            found, places = batch_flat(
+                both, [*primals, *given], [*dims, *places], size, axis_name, origin
+            )
             found = [to_axis(v, d, 0, size) for v, d in zip(found, places, strict=True)]
             return found[: len(found) // 2], found[len(found) // 2 :]
 
@@ -138,12 +142,14 @@ class CustomVJPCall(Call):
         }
         return outs, residuals, [t for t in tangents if not is_zero(t)], params
 
-    def batched(self, dims: Sequence[int | None], size: int, axis_name: Any) -> Call:
+    def batched(
+        self, dims: Sequence[int | None], size: int, axis_name: Any, origin: Any = None
+    ) -> Call:
         """The call for a whole batch, with both parts of the rule batched alike."""
         places: list[int | None] = []
 
         def fun(*values: Any) -> list[Any]:
-            outs, found = batch_flat(self.fun, values, dims, size, axis_name)
+            outs, found = batch_flat(self.fun, values, dims, size, axis_name, origin)
             return [to_axis(v, d, 0, size) for v, d in zip(outs, found, strict=True)]
 
         def fwd(values: Flat, perturbed: Sequence[bool]) -> tuple[Flat, Flat]:
@@ -155,7 +161,7 @@ class CustomVJPCall(Call):
                 count = len(outs)
                 return [*outs, *residuals]
 
-            found, where = batch_flat(both, values, dims, size, axis_name)
+            found, where = batch_flat(both, values, dims, size, axis_name, origin)
             places[:] = where[count:]
             outs = [to_axis(v, d, 0, size) for v, d in zip(found[:count], where, strict=False)]
             return outs, found[count:]
@@ -170,7 +176,7 @@ class CustomVJPCall(Call):
                 return [_dense(c) for c in self.bwd(values[:n], cts)]
 
             inner = [*places, *([0] * len(given))]
-            found, where = batch_flat(one, [*residuals, *given], inner, size, axis_name)
+            found, where = batch_flat(one, [*residuals, *given], inner, size, axis_name, origin)
             return [
                 _gathered(c, d, want, size) for c, d, want in zip(found, where, dims, strict=True)
             ]

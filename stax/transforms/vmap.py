@@ -20,7 +20,7 @@ from stax.core.source import user_source
 from stax.core.staging import eval_graph, stage
 from stax.core.trace import STATE, Trace, Tracer, use_trace
 from stax.dtypes import float0
-from stax.errors import AxisError, PytreeError, ShapeError
+from stax.errors import AxisError, PytreeError, ShapeError, TracerLeakError
 from stax.primitives.views import broadcast, move_axis
 from stax.pytree import (
     broadcast_prefix,
@@ -63,19 +63,30 @@ class BatchTrace(Trace):
 
     Rows of the families "call" (they carry a graph) and "collective" are given `size` and
     `axis_name` beside their parameters, and return a tuple of results and one of axes.
+
+    A function with a rule of its own is batched in a second trace, whose `origin` is the one that
+    met the call: what the function closes over is of the first, and counts as of the second.
     """
 
-    __slots__ = ("size", "axis_name")
+    __slots__ = ("size", "axis_name", "origin")
     parent: Trace
+    origin: BatchTrace
 
-    def __init__(self, parent: Trace, size: int, axis_name: Any = None) -> None:
+    def __init__(
+        self, parent: Trace, size: int, axis_name: Any = None, origin: BatchTrace | None = None
+    ) -> None:
         super().__init__(parent)
         self.size = size
         self.axis_name = axis_name
+        self.origin = self if origin is None else origin.origin
+
+    def stands_for(self, trace: Trace) -> bool:
+        """True for every trace of the same `vmap`."""
+        return trace is self or (isinstance(trace, BatchTrace) and trace.origin is self.origin)
 
     def lift(self, value: Any) -> Any:
         """`value` as the same value for every example."""
-        if isinstance(value, Tracer) and value.owner is self:
+        if isinstance(value, BatchTracer) and self.stands_for(value.owner):
             return value
         return BatchTracer(self, value, None)
 
@@ -85,7 +96,7 @@ class BatchTrace(Trace):
         dims: list[int | None] = []
         batched = False
         for arg in args:
-            if isinstance(arg, BatchTracer) and arg.owner is self:
+            if isinstance(arg, BatchTracer) and self.stands_for(arg.owner):
                 values.append(arg.value)
                 dims.append(arg.dim)
                 batched = batched or arg.dim is not None
@@ -129,16 +140,22 @@ class BatchTrace(Trace):
         """The results of a function that carries its own rule (see `transforms.calls`)."""
         values, dims, batched = self.split(args)
         with use_trace(self.parent):
-            if batched or self.axis_name is not None:
-                outs = call.batched(dims, self.size, self.axis_name).bind(values)
-                return tuple(BatchTracer(self, v, 0) for v in outs)
-            return tuple(BatchTracer(self, v, None) for v in call.bind(values))
+            if not batched and self.axis_name is None:
+                try:
+                    return tuple(BatchTracer(self, v, None) for v in call.bind(values))
+                except TracerLeakError:
+                    pass  # the function may close over values that are batched here
+            outs = call.batched(dims, self.size, self.axis_name, self).bind(values)
+            return tuple(BatchTracer(self, v, 0) for v in outs)
 
     def unwrap(self, value: Any) -> tuple[Any, int | None]:
         """The enclosing trace's value of a result, and its batch axis."""
-        if isinstance(value, BatchTracer) and value.owner is self:
+        if isinstance(value, BatchTracer) and self.stands_for(value.owner):
             return value.value, value.dim
         return value, None
+
+
+_ARRAYS = (Tracer, np.ndarray, np.generic)
 
 
 def batch_flat(
@@ -147,11 +164,14 @@ def batch_flat(
     dims: Sequence[int | None],
     size: int,
     axis_name: Any = None,
+    origin: BatchTrace | None = None,
 ) -> tuple[list[Any], list[int | None]]:
     """Results of a flat function for the whole batch, and their batch axes (None: none)."""
-    trace = BatchTrace(STATE.trace, size, axis_name)
+    trace = BatchTrace(STATE.trace, size, axis_name, origin)
     tracers = [
-        BatchTracer(trace, v, d) if isinstance(v, Tracer) or d is not None or _is_array(v) else v
+        # An array that is not mapped becomes a tracer too, so that traced values can index it;
+        # a Python scalar stays what it is.
+        BatchTracer(trace, v, d) if d is not None or isinstance(v, _ARRAYS) else v
         for v, d in zip(values, dims, strict=True)
     ]
     try:
@@ -161,10 +181,6 @@ def batch_flat(
         trace.alive = False
     pairs = [trace.unwrap(v) for v in results]
     return [v for v, _ in pairs], [d for _, d in pairs]
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray | np.generic | bool | int | float | complex)
 
 
 def to_axis(value: Any, dim: int | None, axis: int, size: int) -> Any:
@@ -212,8 +228,10 @@ def vmap(
     @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         leaves, treedef = tree_flatten((args, kwargs))
-        check_leaves(leaves, "arguments of vmap")
         axes = _flat_in_axes(in_axes, args, kwargs, fun)
+        # What is not mapped may be anything: the function gets it as it is.
+        mapped_leaves = [v for v, axis in zip(leaves, axes, strict=True) if axis is not None]
+        check_leaves(mapped_leaves, "mapped arguments of vmap")
         names = leaf_names(fun, args, kwargs)
         dims = [
             _axis_of(leaf, axis, name) for leaf, axis, name in zip(leaves, axes, names, strict=True)
