@@ -1,4 +1,4 @@
-"""`stax.scipy.signal`: convolutions and correlations of arrays of any rank.
+"""`stax.scipy.signal`: convolutions and correlations of arrays of any rank, and spectra.
 
 Input: two arrays of one rank and a mode ("full", "valid", "same").  Output: SciPy's result, by
 direct convolution or by Fourier transforms.
@@ -24,8 +24,20 @@ from stax.primitives import elementwise as el
 from stax.primitives.linalg_algebra import conj
 from stax.primitives.shapes import pad, strided_slice
 from stax.primitives.views import reshape, rev
+from stax.scipy.spectra import csd, detrend, istft, stft, welch
 
-__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "fftconvolve"]
+__all__ = [
+    "convolve",
+    "convolve2d",
+    "correlate",
+    "correlate2d",
+    "csd",
+    "detrend",
+    "fftconvolve",
+    "istft",
+    "stft",
+    "welch",
+]
 
 Array = Any
 

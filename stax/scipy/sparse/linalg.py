@@ -1,4 +1,4 @@
-"""Iterative solvers for linear systems: `cg` and `bicgstab`, under JAX's names.
+"""Iterative solvers for linear systems: `cg`, `bicgstab` and `gmres`, under JAX's names.
 
 Input: a matrix, or a function that applies it to a pytree, and a right-hand side.  Output: the
 solution to a tolerance, from one loop.  The derivative is that of the exact solution: another
@@ -17,11 +17,12 @@ from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.dtypes import is_complex
 from stax.errors import ShapeError
+from stax.flatten_util import ravel_pytree
 from stax.pytree import tree_leaves, tree_map
 
 Function = Callable[..., Any]
 
-__all__ = ["bicgstab", "cg"]
+__all__ = ["bicgstab", "cg", "gmres"]
 
 
 def cg(
@@ -76,6 +77,40 @@ def bicgstab(
     array([0., 1.])
     """
     return _isolve(_bicgstab, A, b, x0, tol, atol, maxiter, M, hermitian=False), None
+
+
+def gmres(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    tol: float = 1e-5,
+    atol: float = 0.0,
+    restart: int = 20,
+    maxiter: int | None = None,
+    M: Any = None,
+    solve_method: str = "batched",
+) -> tuple[Any, None]:
+    """The solution of A x = b by generalised minimal residuals, for any square A.
+
+    Arguments and results as for `cg`, and:
+
+    Args:
+      restart: the dimension of the space a residual is minimised in; so many vectors are kept.
+      maxiter: the most restarts.
+      solve_method: "batched" or "incremental", which are one method here.
+
+    Source: Y. Saad and M. H. Schultz, SIAM J. Sci. Stat. Comput. 7 (1986).
+
+    >>> np.round(gmres(np.array([[2.0, 1.0], [0.0, 1.0]]), np.ones(2))[0], 6)
+    array([0., 1.])
+    """
+    if solve_method not in ("batched", "incremental"):
+        raise ValueError(
+            f"invalid solve_method {solve_method!r}, must be 'batched' or 'incremental'"
+        )
+    method = partial(_gmres, restart=restart)
+    return _isolve(method, A, b, x0, tol, atol, maxiter, M, hermitian=False), None
 
 
 def _isolve(
@@ -211,3 +246,64 @@ def _bicgstab(
         return x, r, _plus(r, turn, _plus(p, -omega, image)), new, count + 1
 
     return lax.while_loop(unfinished, step, (x, r, r, _vdot(shadow, r), 0))[0]
+
+
+def _gmres(
+    matvec: Function,
+    b: Any,
+    start: Any,
+    precondition: Function,
+    tol: float,
+    atol: float,
+    maxiter: int,
+    restart: int,
+) -> Any:
+    right, unravel = ravel_pytree(b)
+    n, dtype = right.shape[0], aval_of(right).dtype
+    width = min(restart, n)
+
+    def apply(v: Any) -> Any:
+        return ravel_pytree(matvec(unravel(v)))[0]
+
+    def conditioned(v: Any) -> Any:
+        return ravel_pytree(precondition(unravel(v)))[0]
+
+    limit = snp.maximum(tol * snp.linalg.norm(right), atol)
+    x = snp.zeros_like(right) if start is None else ravel_pytree(start)[0]
+
+    def extended(k: Any, state: Any) -> Any:
+        """One more vector of the space, orthogonal to the others, and its coefficients."""
+        basis, coefficients = state
+        w = apply(conditioned(basis[k]))
+        # Twice, because once leaves what rounding put into the space.
+        first = snp.conj(basis) @ w
+        w = w - basis.T @ first
+        second = snp.conj(basis) @ w
+        w = w - basis.T @ second
+        length = snp.linalg.norm(w)
+        small = length <= 1e-14 * snp.linalg.norm(first)
+        w = snp.where(small, 0.0, w / snp.where(small, 1.0, length))
+        column = snp.where(
+            snp.arange(width + 1) == k + 1, snp.where(small, 0, length), first + second
+        )
+        basis = snp.at(basis)[k + 1].set(w)
+        return basis, snp.at(coefficients)[:, k].set(column.astype(dtype))
+
+    def cycle(state: Any) -> Any:
+        x, r, size, count = state
+        basis = snp.at(snp.zeros((width + 1, n), dtype))[0].set(r / size)
+        empty = snp.zeros((width + 1, width), dtype)
+        basis, coefficients = lax.fori_loop(0, width, extended, (basis, empty))
+        target = snp.at(snp.zeros(width + 1, dtype))[0].set(size)
+        weights = snp.linalg.lstsq(coefficients, target)[0]
+        x = x + conditioned(basis[:width].T @ weights)
+        r = right - apply(x)
+        return x, r, snp.linalg.norm(r), count + 1
+
+    def unfinished(state: Any) -> Any:
+        _, _, size, count = state
+        return (size > limit) & (count < maxiter)
+
+    r = right - apply(x)
+    begin = (x, r, snp.linalg.norm(r), 0)
+    return unravel(lax.while_loop(unfinished, cycle, begin)[0])
