@@ -398,6 +398,11 @@ class Traced:
     leaves_of: Callable[..., list[Any]] | None = None
     timings: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def jaxpr(self) -> Graph:
+        """The graph, by JAX's name."""
+        return self.graph
+
     def lower(self, device: str = "cpu") -> Lowered:
         """Lower for a device: "cpu", or "cuda:sm_90" and the like."""
         found = lowered_graph(self.graph, self.options, device, self.timings)

@@ -210,6 +210,7 @@ SWITCH_HOOKS: dict[str, Callable[[bool], Any]] = {}
 _switches: dict[str, Any] = {
     "jax_enable_x64": True,
     "jax_debug_nans": False,
+    "jax_debug_infs": False,
     "jax_disable_jit": False,
     "jax_platforms": "cpu",
     "jax_platform_name": "cpu",
@@ -219,8 +220,9 @@ _switches: dict[str, Any] = {
 def update(name: str, value: Any) -> None:
     """Set one of JAX's switches, `jax_...`; scripts written for JAX may do so.
 
-    `jax_debug_nans` and `jax_disable_jit` do what they say.  The others choose among ways of
-    computing that are one here (64-bit dtypes are always there), and are only remembered.
+    `jax_debug_nans`, `jax_debug_infs` and `jax_disable_jit` do what they say.  The others choose
+    among ways of computing that are one here (64-bit dtypes are always there), and are only
+    remembered.
 
     Raises:
       ConfigurationError: the name is not one of JAX's.

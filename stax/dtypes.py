@@ -142,7 +142,26 @@ def _promote_two(a: DType, b: DType) -> DType:
 
 
 # Names of JAX's module of the same name; 64-bit dtypes are always there.
-finfo, iinfo = ml_dtypes.finfo, ml_dtypes.iinfo
+iinfo = ml_dtypes.iinfo
+
+
+def finfo(dtype: Any) -> Any:
+    """Limits of a floating dtype, bfloat16 and float8 included, or of an array's dtype.
+
+    >>> float(finfo(bfloat16).eps)
+    0.0078125
+    """
+    of_array = not isinstance(dtype, type) and hasattr(dtype, "dtype")
+    found: Any = ml_dtypes.finfo
+    return found(dtype.dtype if of_array else dtype)
+
+
+class extended(np.generic):
+    """The kind of dtypes that are no numbers; no array here has one."""
+
+
+class prng_key(extended):
+    """The kind of JAX's key dtypes; keys here are arrays of uint32, which are not of it."""
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> DType:

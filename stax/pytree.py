@@ -438,15 +438,17 @@ def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
     return all(tree_leaves(tree, is_leaf))
 
 
-def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, tree: Any) -> Any:
+def tree_transpose(
+    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
+) -> Any:
     """Return a tree of trees turned inside out.
 
     Args:
-      outer_treedef: the outer structure of `tree`.
+      outer_treedef: the outer structure of the tree.
       inner_treedef: the inner one; None takes that of the first outer leaf.
-      tree: a tree of structure `outer_treedef.compose(inner_treedef)`.
+      pytree_to_transpose: a tree of structure `outer_treedef.compose(inner_treedef)`.
     """
-    rows = outer_treedef.flatten_up_to(tree)
+    rows = outer_treedef.flatten_up_to(pytree_to_transpose)
     if inner_treedef is None:
         if not rows:
             raise PytreeError("the outer structure has no leaves: give inner_treedef")

@@ -50,6 +50,7 @@ class Key:
     """One step of a path into a tree; equal when of one kind with one key."""
 
     __slots__ = ("key",)
+    field = "key"  # the attribute by which JAX knows it
 
     def __init__(self, key: Any) -> None:
         self.key = key
@@ -61,7 +62,7 @@ class Key:
         return hash((type(self).__name__, self.key))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.key!r})"
+        return f"{type(self).__name__}({self.field}={self.key!r})"
 
 
 class DictKey(Key):
@@ -77,6 +78,7 @@ class SequenceKey(Key):
     """A step into a tuple or list, printed `[index]`."""
 
     __slots__ = ()
+    field = "idx"
 
     @property
     def idx(self) -> int:
@@ -90,6 +92,7 @@ class GetAttrKey(Key):
     """A step into a namedtuple or dataclass, printed `.name`."""
 
     __slots__ = ()
+    field = "name"
 
     @property
     def name(self) -> str:

@@ -116,6 +116,23 @@ class Eqn:
         """The primitive's name."""
         return self.prim.name
 
+    # JAX's names of the same fields, for scripts that read a jaxpr.
+
+    @property
+    def primitive(self) -> Primitive:
+        """The row of the operation."""
+        return self.prim
+
+    @property
+    def invars(self) -> tuple[Atom, ...]:
+        """The inputs."""
+        return self.inputs
+
+    @property
+    def outvars(self) -> tuple[Var, ...]:
+        """The outputs."""
+        return self.outputs
+
     def replace(
         self,
         inputs: Sequence[Atom] | None = None,
@@ -196,6 +213,33 @@ class Graph:
     def out_avals(self) -> tuple[Aval, ...]:
         """Types of the outputs."""
         return tuple(v.aval for v in self.outputs)
+
+    # JAX's names of the same fields, for scripts that read a jaxpr.
+
+    @property
+    def jaxpr(self) -> Graph:
+        """The graph itself."""
+        return self
+
+    @property
+    def invars(self) -> tuple[Var, ...]:
+        """The inputs."""
+        return self.inputs
+
+    @property
+    def outvars(self) -> tuple[Atom, ...]:
+        """The outputs."""
+        return self.outputs
+
+    @property
+    def constvars(self) -> tuple[Var, ...]:
+        """The variables of constant arrays."""
+        return tuple(v for v, _ in self.constants)
+
+    @property
+    def consts(self) -> list[Any]:
+        """The constant arrays."""
+        return [value for _, value in self.constants]
 
     def replace(
         self,

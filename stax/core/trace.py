@@ -78,18 +78,22 @@ class EvalTrace(Trace):
         out = prim.impl(*args, **params)
         outs = tuple(out) if prim.multi else (out,)
         if STATE.debug_nans:
-            _check_nans(prim, args, outs)
+            _check_for("a NaN", np.isnan, prim, args, outs)
+        if STATE.debug_infs:
+            _check_for("an infinity", np.isinf, prim, args, outs)
         return outs
 
 
-def _check_nans(prim: Primitive, args: Sequence[Any], outs: Sequence[Any]) -> None:
-    """Raise FloatingPointError when a result has a NaN that no operand has."""
+def _check_for(
+    what: str, test: Any, prim: Primitive, args: Sequence[Any], outs: Sequence[Any]
+) -> None:
+    """Raise FloatingPointError when a result has a NaN (an infinity) that no operand has."""
     for out in outs:
-        if is_inexact(aval_of(out).dtype) and np.isnan(out).any():
+        if is_inexact(aval_of(out).dtype) and test(out).any():
             inexact = (a for a in args if is_inexact(aval_of(a).dtype))
-            if not any(np.isnan(a).any() for a in inexact):
+            if not any(test(a).any() for a in inexact):
                 where = STATE.source or user_source()
-                raise FloatingPointError(f"{prim.name} gave a NaN\n  at {where}")
+                raise FloatingPointError(f"{prim.name} gave {what}\n  at {where}")
 
 
 EVAL = EvalTrace(None)
@@ -106,6 +110,7 @@ class _State(threading.local):
     debug_nans: bool = False
     # What loops keep for their backward part that say nothing themselves, by their length.
     loops: Callable[[int], Any] | None = None
+    debug_infs: bool = False
     # The last refusal to give a number, as arguments of `_refusal`: NumPy may have swallowed it.
     refused: tuple[str, str, str, str] | None = None
 
@@ -162,16 +167,24 @@ def on_depth_change(before: Trace, after: Trace) -> None:
 
 def in_python() -> bool:
     """True when compiled functions of this thread are run by Python: jit off, or NaNs sought."""
-    return STATE.jit_disabled or STATE.debug_nans
+    return STATE.jit_disabled or STATE.debug_nans or STATE.debug_infs
 
 
-def run_in_python(jit_disabled: bool | None = None, debug_nans: bool | None = None) -> None:
-    """Switch the running of compiled programs off or on, or the search for NaNs."""
+def run_in_python(
+    jit_disabled: bool | None = None,
+    debug_nans: bool | None = None,
+    debug_infs: bool | None = None,
+) -> None:
+    """Switch the running of compiled programs off or on, or the search for NaNs or infinities."""
     if jit_disabled is not None:
         STATE.jit_disabled = jit_disabled
     if debug_nans is not None:
         STATE.debug_nans = debug_nans
         np.seterr(invalid="raise" if debug_nans else "warn")
+    if debug_infs is not None:
+        STATE.debug_infs = debug_infs
+        choice: Any = "raise" if debug_infs else "warn"
+        np.seterr(divide=choice, over=choice)
     if DEPTH_HOOK:
         DEPTH_HOOK[0](0 if STATE.trace is EVAL and not in_python() else 1)
 

@@ -1,4 +1,4 @@
-"""`stax.lax`, contractions: dot, dot_general, batch_matmul.
+"""`stax.lax`, contractions: dot, dot_general, batch_matmul, ragged_dot.
 
 Input: arrays or traced values under JAX's names.  Output: the `dot_general` primitive; a
 `preferred_element_type` converts the operands first, so products accumulate in it.
@@ -10,13 +10,22 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from stax.core.aval import aval_of
+from stax.core.source import user_source
+from stax.errors import ShapeError
+from stax.numpy.manipulation import reshape, transpose
 from stax.numpy.products import dot as numpy_dot
 from stax.numpy.promotion import asarray_dtype, coerce
+from stax.numpy.reductions import cumsum
 from stax.numpy.registration import converted
 from stax.numpy.registration import operand as as_operand
+from stax.numpy.selection import where
 from stax.primitives.contractions import dot_general as dot_row
+from stax.primitives.views import reduce_sum
 
-__all__ = ["DotDimensionNumbers", "Precision", "batch_matmul", "dot", "dot_general"]
+__all__ = ["DotDimensionNumbers", "Precision", "batch_matmul", "dot", "dot_general", "ragged_dot"]
 
 Array = Any
 DotDimensionNumbers = tuple[
@@ -69,3 +78,37 @@ def batch_matmul(lhs: Array, rhs: Array, precision: Any = None) -> Array:
     n = len(x.shape)
     axes = tuple(range(n - 2))
     return dot_row(x, y, (((n - 1,), (n - 2,)), (axes, axes)))
+
+
+def ragged_dot(
+    lhs: Array,
+    rhs: Array,
+    group_sizes: Array,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    group_offset: Any = None,
+) -> Array:
+    """Rows of `lhs` (m, k) in consecutive groups, each times its own matrix of `rhs` (g, k, n).
+
+    Args:
+      group_sizes: how many rows each of the g groups has; rows beyond them give zeros.
+
+    Raises:
+      ShapeError: the shapes do not fit.
+    """
+    x, y = _operands(lhs, rhs, preferred_element_type, "ragged_dot")
+    sizes = as_operand(group_sizes, "ragged_dot")
+    if len(x.shape) != 2 or len(y.shape) != 3 or x.shape[1] != y.shape[1]:
+        raise ShapeError(
+            f"rows of shape {x.shape} and matrices of shape {y.shape} do not fit",
+            op="ragged_dot",
+            operands=[str(aval_of(x)), str(aval_of(y))],
+            where=user_source() or None,
+        )
+    ends = cumsum(sizes)
+    row = np.arange(x.shape[0])
+    ends, begins = (reshape(v, (-1, 1, 1)) for v in (ends, ends - sizes))
+    # One product for each group, of which a row keeps its own.
+    products = dot_row(y, x, (((1,), (1,)), ((), ())))
+    kept = where((row >= begins) & (row < ends), products, 0)
+    return transpose(reduce_sum(kept, [0]), (1, 0))

@@ -16,11 +16,11 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.trace import Tracer
 from stax.dtypes import is_integer
-from stax.errors import DtypeError
+from stax.errors import DtypeError, ShapeError
 from stax.numpy import ufuncs
 from stax.numpy.promotion import array_like, as_dtype, asarray_dtype, coerce, common_dtype
 from stax.numpy.ufunc_rules import RULES, static_power
-from stax.primitives import casts, special
+from stax.primitives import casts, special, views
 from stax.primitives import elementwise as el
 from stax.primitives import transcendental as tr
 from stax.primitives.families import literal
@@ -324,8 +324,34 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 
 
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
-    """The bits of `operand` read as another dtype of the same width."""
-    return casts.bitcast(array_like(operand, "bitcast_convert_type"), asarray_dtype(new_dtype))
+    """The bits of `operand` read as another dtype.
+
+    A narrower dtype gives a new last axis, the lowest bits first; a wider one takes the last axis.
+
+    Raises:
+      ShapeError: the last axis does not hold the parts of one wider element.
+    """
+    op = "bitcast_convert_type"
+    x, target = array_like(operand, op), asarray_dtype(new_dtype)
+    x = np.asarray(x) if not isinstance(x, Tracer) else x
+    shape, source = aval_of(x).shape, aval_of(x).dtype
+    if source.itemsize == target.itemsize:
+        return casts.bitcast(x, target)
+    narrow, wide = sorted((source.itemsize, target.itemsize))
+    parts, small, large = wide // narrow, np.dtype(f"u{narrow}"), np.dtype(f"u{wide}")
+    shifts = 8 * narrow * np.arange(parts, dtype=large)
+    if source.itemsize == wide:
+        words = views.reshape(casts.bitcast(x, large), (*shape, 1))
+        return casts.bitcast(casts.convert(el.shift_right(words, shifts), small), target)
+    if shape[-1:] != (parts,):
+        raise ShapeError(
+            f"{source} of shape {shape} as {target}: the last axis must hold the {parts} parts of "
+            "an element",
+            op=op,
+            operands=[str(aval_of(x))],
+        )
+    words = el.shift_left(casts.convert(casts.bitcast(x, small), large), shifts)
+    return casts.bitcast(views.reduce_sum(words, [len(shape) - 1]), target)
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:

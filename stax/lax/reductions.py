@@ -14,13 +14,14 @@ import numpy as np
 from stax.core.aval import Aval, aval_of
 from stax.core.source import user_source
 from stax.core.staging import stage
-from stax.dtypes import DType
+from stax.dtypes import DType, is_integer
 from stax.errors import ShapeError
 from stax.numpy.promotion import as_dtype
 from stax.numpy.reductions import truth
 from stax.numpy.registration import axes_tuple, axis_index
 from stax.numpy.registration import operand as as_operand
 from stax.primitives import cumulative as cu
+from stax.primitives import elementwise as el
 from stax.primitives import reductions as rd
 from stax.primitives import shapes as sh
 from stax.primitives import views as vw
@@ -40,6 +41,7 @@ __all__ = [
     "reduce_max",
     "reduce_min",
     "reduce_or",
+    "reduce_xor",
     "reduce_prod",
     "reduce_sum",
     "sort",
@@ -75,16 +77,34 @@ def reduce_min(operand: Array, axes: Sequence[int], **_: Any) -> Array:
     return rd.reduce_min(*_over("reduce_min", operand, axes))
 
 
+def _of_bits(x: Array, axes: Any, start: int, merge: Callable[..., Any]) -> Array:
+    """A reduction of integers, bit by bit."""
+    dtype = aval_of(x).dtype
+    return reduce(x, np.asarray(start).astype(dtype)[()], merge, axes)
+
+
 def reduce_and(operand: Array, axes: Sequence[int], **_: Any) -> Array:
-    """True where all booleans over `axes` are."""
+    """True where all booleans over `axes` are; of integers, the bits that all have."""
     x, k = _over("reduce_and", operand, axes)
+    if is_integer(aval_of(x).dtype):
+        return _of_bits(x, k, -1, el.bitwise_and)
     return rd.reduce_all(truth(x), k)
 
 
 def reduce_or(operand: Array, axes: Sequence[int], **_: Any) -> Array:
-    """True where some boolean over `axes` is."""
+    """True where some boolean over `axes` is; of integers, the bits that some have."""
     x, k = _over("reduce_or", operand, axes)
+    if is_integer(aval_of(x).dtype):
+        return _of_bits(x, k, 0, el.bitwise_or)
     return rd.reduce_any(truth(x), k)
+
+
+def reduce_xor(operand: Array, axes: Sequence[int], **_: Any) -> Array:
+    """True where an odd number of booleans over `axes` is; of integers, bit by bit."""
+    x, k = _over("reduce_xor", operand, axes)
+    if is_integer(aval_of(x).dtype):
+        return _of_bits(x, k, 0, el.bitwise_xor)
+    return reduce(truth(x), False, el.ne, k)
 
 
 def argmax(operand: Array, axis: int, index_dtype: Any = np.int32) -> Array:

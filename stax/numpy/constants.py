@@ -16,7 +16,6 @@ from numpy import (
     dtype,
     e,
     euler_gamma,
-    finfo,
     flexible,
     float16,
     float32,
@@ -58,6 +57,7 @@ from numpy import (
 )
 
 from stax.dtypes import bfloat16 as _bfloat16
+from stax.dtypes import finfo as finfo
 from stax.dtypes import float8_e4m3fn as _float8
 from stax.typing import Array as ndarray
 

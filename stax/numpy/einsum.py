@@ -17,6 +17,7 @@ from stax.core.source import user_source
 from stax.core.trace import ARRAY_FUNCTIONS
 from stax.errors import ShapeError
 from stax.numpy.manipulation import diagonal_view, permuted
+from stax.numpy.precision import with_precision
 from stax.numpy.promotion import asarray_dtype, coerce
 from stax.numpy.registration import converted, deliver, implements, operand, strong
 from stax.primitives import elementwise as el
@@ -179,6 +180,7 @@ def _order(pairs: Sequence[tuple[Array, str]], output: str) -> list[tuple[int, .
     return [tuple(p) for p in path[1:]]
 
 
+@with_precision
 @implements(np.einsum, halves=True)
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Array:
     """Sums of products by labelled axes; as `numpy.einsum`."""

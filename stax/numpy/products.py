@@ -16,6 +16,7 @@ from stax.core.source import user_source
 from stax.core.trace import UFUNCS
 from stax.errors import ShapeError
 from stax.numpy.manipulation import diagonal
+from stax.numpy.precision import with_precision
 from stax.numpy.promotion import asarray_dtype, coerce
 from stax.numpy.reductions import sum as sum_over
 from stax.numpy.registration import axes_tuple, axis_index, converted, deliver, implements, operand
@@ -86,6 +87,7 @@ def _matmul(x: Array, y: Array) -> Array:
     return dot_general(x, y, (((lead + 1,), (lead,)), (axes, axes)))
 
 
+@with_precision
 @implements(np.matmul, halves=True)
 def matmul(x1: Array, x2: Array, /, out: Any = None, *, dtype: Any = None, **kwargs: Any) -> Array:
     """The matrix product, stacks of matrices broadcasting; as `numpy.matmul`."""
@@ -95,6 +97,7 @@ def matmul(x1: Array, x2: Array, /, out: Any = None, *, dtype: Any = None, **kwa
 UFUNCS[np.matmul] = matmul
 
 
+@with_precision
 @implements(np.dot, halves=True)
 def dot(a: Array, b: Array, out: Any = None) -> Array:
     """The dot product: last axis of `a`, second-to-last of `b`; as `numpy.dot`."""
@@ -108,6 +111,7 @@ def dot(a: Array, b: Array, out: Any = None) -> Array:
     return deliver(value, out, "dot")
 
 
+@with_precision
 @implements(np.vdot, halves=True)
 def vdot(a: Array, b: Array, /) -> Array:
     """The dot product of flattened inputs, the first conjugated; as `numpy.vdot`."""
@@ -123,6 +127,7 @@ def conjugated(x: Array) -> Array:
     return el.conj(x) if aval_of(x).dtype.kind == "c" else x
 
 
+@with_precision
 @implements(np.inner, halves=True)
 def inner(a: Array, b: Array, /) -> Array:
     """Sum of products over the last axes; as `numpy.inner`."""
@@ -156,6 +161,7 @@ def _vector_product(op: str, x: Array, y: Array, axis: int, conjugate: bool) -> 
     return dot_general(conjugated(x) if conjugate else x, y, ((last, last), (axes, axes)))
 
 
+@with_precision
 @implements(np.vecdot, halves=True)
 def vecdot(x1: Array, x2: Array, /, *, axis: int = -1, **kwargs: Any) -> Array:
     """Dot products of vectors along an axis, the first conjugated; as `numpy.vecdot`."""
@@ -191,10 +197,11 @@ def vecmat(x1: Array, x2: Array, /, **kwargs: Any) -> Array:
 
 
 if hasattr(np, "matvec"):  # NumPy 2.2
-    matvec = UFUNCS[np.matvec] = implements(np.matvec)(matvec)
-    vecmat = UFUNCS[np.vecmat] = implements(np.vecmat)(vecmat)
+    matvec = UFUNCS[np.matvec] = with_precision(implements(np.matvec)(matvec))
+    vecmat = UFUNCS[np.vecmat] = with_precision(implements(np.vecmat)(vecmat))
 
 
+@with_precision
 @implements(np.tensordot, halves=True)
 def tensordot(a: Array, b: Array, axes: Any = 2) -> Array:
     """Sum of products over given axes; as `numpy.tensordot`."""

@@ -18,6 +18,7 @@ from stax.dtypes import is_inexact
 from stax.errors import ConcretizationError, ShapeError
 from stax.numpy.indexing import written
 from stax.numpy.manipulation import concatenate, unstack
+from stax.numpy.precision import with_precision
 from stax.numpy.promotion import as_dtype, coerce
 from stax.numpy.reductions import diff
 from stax.numpy.registration import axes_tuple, axis_index, converted, implements, operand, strong
@@ -78,12 +79,14 @@ def _convolved(a: Any, v: Any, mode: str, op: str) -> Array:
     raise ShapeError(f"mode {mode!r} is not one of full, same, valid", op=op)
 
 
+@with_precision
 @implements(np.convolve)
 def convolve(a: Any, v: Any, mode: str = "full", **_: Any) -> Array:
     """The discrete convolution of two vectors; as `numpy.convolve`."""
     return _convolved(a, v, mode, "convolve")
 
 
+@with_precision
 @implements(np.correlate)
 def correlate(a: Any, v: Any, mode: str = "valid", **_: Any) -> Array:
     """The cross-correlation of two vectors; as `numpy.correlate`."""

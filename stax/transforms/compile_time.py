@@ -64,8 +64,23 @@ def debug_nans(enable: bool = True) -> Iterator[None]:
         run_in_python(debug_nans=before)
 
 
+@contextmanager
+def debug_infs(enable: bool = True) -> Iterator[None]:
+    """Inside the block an operation that makes an infinity raises FloatingPointError.
+
+    Compiled functions run operation by operation there.
+    """
+    before = STATE.debug_infs
+    run_in_python(debug_infs=enable)
+    try:
+        yield
+    finally:
+        run_in_python(debug_infs=before)
+
+
 SWITCH_HOOKS["jax_disable_jit"] = lambda value: run_in_python(jit_disabled=value)
 SWITCH_HOOKS["jax_debug_nans"] = lambda value: run_in_python(debug_nans=value)
+SWITCH_HOOKS["jax_debug_infs"] = lambda value: run_in_python(debug_infs=value)
 
 
 @contextmanager

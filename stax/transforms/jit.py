@@ -12,6 +12,7 @@ import functools
 import inspect
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -135,6 +136,19 @@ def jit(
     return function.dispatcher
 
 
+# Every function made by `jit` that is still in use.
+_FUNCTIONS: weakref.WeakSet[JitFunction] = weakref.WeakSet()
+
+
+def clear_caches() -> None:
+    """Forget every signature of every function made by `jit`; each is traced again when called.
+
+    Programs in use stay valid, and compiled kernels stay on disk.
+    """
+    for function in list(_FUNCTIONS):
+        function.clear_cache()
+
+
 def _as_tuple(value: Any) -> tuple[Any, ...]:
     return (value,) if isinstance(value, int | str) else tuple(value)
 
@@ -167,6 +181,7 @@ class JitFunction:
         functools.update_wrapper(self.dispatcher, fun, updated=())
         for name in ("trace", "lower", "eval_shape", "clear_cache", "statics"):
             setattr(self.dispatcher, name, getattr(self, name))
+        _FUNCTIONS.add(self)
 
     def __repr__(self) -> str:
         return f"<stax.jit of {getattr(self._fun, '__qualname__', self._fun)!r}>"
@@ -190,7 +205,7 @@ class JitFunction:
                 operands=[missing],
                 hint="use .trace, .lower or stax.eval_shape to go by types alone",
             )
-        if STATE.debug_nans:
+        if STATE.debug_nans or STATE.debug_infs:
             return tree_unflatten(entry.out_tree, finished(eval_graph(entry.graph, leaves), leaves))
         program = executable(entry.graph, self._options)
         outs = program.run(leaves)

@@ -29,7 +29,8 @@ from stax.errors import StaxError
 FOLDER = Path(__file__).parent
 DOCUMENT = FOLDER.parents[1] / "docs" / "names.md"
 SPACES = (
-    "numpy numpy.linalg numpy.fft lax lax.linalg nn scipy.special scipy.linalg scipy.signal".split()
+    "numpy numpy.linalg numpy.fft lax lax.linalg nn scipy.special scipy.linalg scipy.signal "
+    "scipy.fft scipy.ndimage image".split()
 )
 # Functions of files, printing, types and named axes, whose answer is not an array.
 WITHOUT_EXAMPLE = frozenset(

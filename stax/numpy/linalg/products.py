@@ -13,6 +13,7 @@ from stax.numpy import products
 from stax.numpy.linalg.operands import Array
 from stax.numpy.manipulation import diagonal as diagonal_along
 from stax.numpy.manipulation import matrix_transpose as transposed
+from stax.numpy.precision import with_precision
 from stax.numpy.registration import deliver, implements, operand
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 
+@with_precision
 @implements(np.linalg.matmul)
 def matmul(x1: Array, x2: Array, /) -> Array:
     """The matrix product; as `numpy.linalg.matmul`."""
@@ -64,12 +66,14 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     return products.cross(x1, x2, axis=axis)
 
 
+@with_precision
 @implements(np.linalg.tensordot)
 def tensordot(x1: Array, x2: Array, /, *, axes: Any = 2) -> Array:
     """The sum of products over given axes; as `numpy.linalg.tensordot`."""
     return products.tensordot(x1, x2, axes=axes)
 
 
+@with_precision
 @implements(np.linalg.vecdot)
 def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     """Dot products along an axis, the first conjugated; as `numpy.linalg.vecdot`."""
@@ -88,6 +92,7 @@ def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Array:
     return products.trace(x, offset, axis1=-2, axis2=-1, dtype=dtype)
 
 
+@with_precision
 @implements(np.linalg.multi_dot)
 def multi_dot(arrays: Any, *, out: Any = None) -> Array:
     """The product of several matrices in the cheapest order; as `numpy.linalg.multi_dot`."""
