@@ -127,6 +127,14 @@ FUNCTIONS: dict[str, tuple[Any, Any]] = {
         lambda x, w: stax.lax.conv_general_dilated(x, w, (1, 1), "SAME").sum((2, 3)),
         IMAGES,
     ),
+    "convolution and product": (
+        lambda x, w, v: stax.lax.conv_general_dilated(x, w, (1, 1), "SAME").reshape(2, -1) @ v,
+        (*IMAGES, rng.standard_normal((8 * 256, 40)).astype("f") / 1000),
+    ),
+    "large product": (
+        lambda a, b: (a @ b, a.T @ b[:101]),
+        (rng.standard_normal((101, 260)), rng.standard_normal((260, 520))),
+    ),
     "scan": (
         lambda x: stax.lax.scan(lambda c, v: (np.cos(c) + v, c * v), np.zeros(3), x),
         (rng.standard_normal((9, 3)),),

@@ -49,7 +49,7 @@ typedef struct {
 
 _TYPED = """\
 typedef @ct stax_part_@t __attribute__((vector_size(STAX_VECTOR), aligned(sizeof(@ct))));
-enum { stax_line_@t = 64 / (int)sizeof(@ct), stax_lanes_@t = STAX_VECTOR / (int)sizeof(@ct) };
+enum { stax_line_@t = 64 / (int)sizeof(@ct), stax_conv_lanes_@t = STAX_VECTOR / (int)sizeof(@ct) };
 """
 
 # `P` image elements, `step` apart, against one line of features for every tap.
@@ -67,7 +67,7 @@ static void stax_conv_block_@t_@p(const @ct *restrict x, int64_t step,
         stax_part_@t b[STAX_PARTS];
 #pragma GCC unroll 8
         for (int v = 0; v < STAX_PARTS; v++)
-            b[v] = *(const stax_part_@t *)(w + i * stax_line_@t + v * stax_lanes_@t);
+            b[v] = *(const stax_part_@t *)(w + i * stax_line_@t + v * stax_conv_lanes_@t);
 #pragma GCC unroll 16
         for (int p = 0; p < @p; p++)
 #pragma GCC unroll 8
@@ -78,14 +78,14 @@ static void stax_conv_block_@t_@p(const @ct *restrict x, int64_t step,
         for (int p = 0; p < @p; p++)
 #pragma GCC unroll 8
             for (int v = 0; v < STAX_PARTS; v++)
-                *(stax_part_@t *)(out + p * ostep + v * stax_lanes_@t) = a[p][v];
+                *(stax_part_@t *)(out + p * ostep + v * stax_conv_lanes_@t) = a[p][v];
     } else {
         @ct line[@p][stax_line_@t];
 #pragma GCC unroll 16
         for (int p = 0; p < @p; p++)
 #pragma GCC unroll 8
             for (int v = 0; v < STAX_PARTS; v++)
-                *(stax_part_@t *)(line[p] + v * stax_lanes_@t) = a[p][v];
+                *(stax_part_@t *)(line[p] + v * stax_conv_lanes_@t) = a[p][v];
         for (int p = 0; p < @p; p++)
             for (int64_t v = 0; v < lanes; v++) out[p * ostep + v] = line[p][v];
     }
@@ -104,7 +104,7 @@ static void stax_conv_sum_@t_@p(const stax_conv_sizes *c, const @ct *restrict x,
 #pragma GCC unroll 8
         for (int v = 0; v < STAX_PARTS; v++)
             a[p][v] = first ? (stax_part_@t){0}
-                : *(const stax_part_@t *)(out + p * c->filters + v * stax_lanes_@t);
+                : *(const stax_part_@t *)(out + p * c->filters + v * stax_conv_lanes_@t);
     }
     int64_t step = c->d[2] * c->images, line = c->filters;
     for (int64_t i = 0; i < c->k[0]; i++)
@@ -115,7 +115,7 @@ static void stax_conv_sum_@t_@p(const stax_conv_sizes *c, const @ct *restrict x,
                 stax_part_@t b[STAX_PARTS];
 #pragma GCC unroll 8
                 for (int v = 0; v < STAX_PARTS; v++)
-                    b[v] = *(const stax_part_@t *)(from + v * stax_lanes_@t);
+                    b[v] = *(const stax_part_@t *)(from + v * stax_conv_lanes_@t);
 #pragma GCC unroll 16
                 for (int p = 0; p < @p; p++)
 #pragma GCC unroll 8
@@ -128,7 +128,7 @@ static void stax_conv_sum_@t_@p(const stax_conv_sizes *c, const @ct *restrict x,
     for (int p = 0; p < @p; p++)
 #pragma GCC unroll 8
         for (int v = 0; v < STAX_PARTS; v++)
-            *(stax_part_@t *)(out + p * c->filters + v * stax_lanes_@t) = a[p][v];
+            *(stax_part_@t *)(out + p * c->filters + v * stax_conv_lanes_@t) = a[p][v];
 }
 """
 

@@ -227,6 +227,120 @@ static void stax_gemm_blocked_@t(int ta, int tb, int64_t m, int64_t n, int64_t k
 }
 """
 
+# Tiles of C stay in registers while packed rows of A and columns of B go by. To be compiled with
+# products and sums contracted, and with as wide vectors as the machine has.
+_TILE_SIZES = """\
+#if defined(__AVX512F__)
+#define STAX_TILE_BYTES 64
+#define STAX_TILE_ROWS 12
+#elif defined(__AVX__)
+#define STAX_TILE_BYTES 32
+#define STAX_TILE_ROWS 6
+#elif defined(__aarch64__)
+#define STAX_TILE_BYTES 16
+#define STAX_TILE_ROWS 12
+#else
+#define STAX_TILE_BYTES 16
+#define STAX_TILE_ROWS 6
+#endif
+#define STAX_TILE_BLOCK 96
+#define STAX_TILE_DEPTH 256
+#define STAX_TILE_SPAN 512
+"""
+_TILED = """\
+typedef @ct stax_tile_@t __attribute__((vector_size(STAX_TILE_BYTES), aligned(sizeof(@ct))));
+enum { stax_tile_lanes_@t = STAX_TILE_BYTES / (int)sizeof(@ct),
+       stax_tile_width_@t = 2 * stax_tile_lanes_@t };
+static void stax_gemm_tile_@t(int64_t k, const @ct *restrict a, const @ct *restrict b,
+        @ct *restrict c, int64_t ldc, int64_t rows, int64_t columns, int first) {
+    stax_tile_@t sums[STAX_TILE_ROWS][2];
+#pragma GCC unroll 16
+    for (int i = 0; i < STAX_TILE_ROWS; i++) sums[i][0] = sums[i][1] = (stax_tile_@t){0};
+    for (int64_t p = 0; p < k; p++) {
+        stax_tile_@t b0 = *(const stax_tile_@t *)(b + p * stax_tile_width_@t);
+        stax_tile_@t b1 = *(const stax_tile_@t *)(b + p * stax_tile_width_@t + stax_tile_lanes_@t);
+#pragma GCC unroll 16
+        for (int i = 0; i < STAX_TILE_ROWS; i++) {
+            sums[i][0] += b0 * a[p * STAX_TILE_ROWS + i];
+            sums[i][1] += b1 * a[p * STAX_TILE_ROWS + i];
+        }
+    }
+    if (rows == STAX_TILE_ROWS && columns == stax_tile_width_@t) {
+#pragma GCC unroll 16
+        for (int i = 0; i < STAX_TILE_ROWS; i++)
+#pragma GCC unroll 2
+            for (int h = 0; h < 2; h++) {
+                stax_tile_@t *to = (stax_tile_@t *)(c + i * ldc + h * stax_tile_lanes_@t);
+                *to = first ? sums[i][h] : *to + sums[i][h];
+            }
+        return;
+    }
+    @ct all[STAX_TILE_ROWS][stax_tile_width_@t];
+#pragma GCC unroll 16
+    for (int i = 0; i < STAX_TILE_ROWS; i++)
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++)
+            *(stax_tile_@t *)(all[i] + h * stax_tile_lanes_@t) = sums[i][h];
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++)
+            c[i * ldc + j] = first ? all[i][j] : c[i * ldc + j] + all[i][j];
+}
+static void stax_gemm_blocked_@t(int ta, int tb, int64_t m, int64_t n, int64_t k,
+        const @ct *restrict a, int64_t lda, const @ct *restrict b, int64_t ldb, int accumulate,
+        @ct *restrict c, int64_t ldc) {
+    const int64_t w = stax_tile_width_@t, h = STAX_TILE_ROWS;
+    int64_t down = (m + STAX_TILE_BLOCK - 1) / STAX_TILE_BLOCK;
+    int64_t across = (n + STAX_TILE_SPAN - 1) / STAX_TILE_SPAN;
+#pragma omp parallel for num_threads(stax_product_threads) if (parallel : m * n * k > 2000000)
+    for (int64_t block = 0; block < down * across; block++) {
+        @ct left[STAX_TILE_BLOCK * STAX_TILE_DEPTH] __attribute__((aligned(64)));
+        @ct right[STAX_TILE_DEPTH * stax_tile_width_@t] __attribute__((aligned(64)));
+        int64_t i0 = block / across * STAX_TILE_BLOCK, s0 = block % across * STAX_TILE_SPAN;
+        int64_t mi = m - i0 < STAX_TILE_BLOCK ? m - i0 : STAX_TILE_BLOCK;
+        int64_t end = n - s0 < STAX_TILE_SPAN ? n : s0 + STAX_TILE_SPAN;
+        for (int64_t p0 = 0; p0 < k; p0 += STAX_TILE_DEPTH) {
+            int64_t kp = k - p0 < STAX_TILE_DEPTH ? k - p0 : STAX_TILE_DEPTH;
+            for (int64_t i = 0; i < mi; i += h) {
+                int64_t rows = mi - i < h ? mi - i : h, step = ta ? 1 : lda, next = ta ? lda : 1;
+                const @ct *from = a + (i0 + i) * step + p0 * next;
+                @ct *to = left + i * kp;
+                if (rows == h) {
+                    for (int64_t p = 0; p < kp; p++)
+#pragma GCC unroll 16
+                        for (int r = 0; r < STAX_TILE_ROWS; r++)
+                            to[p * STAX_TILE_ROWS + r] = from[p * next + r * step];
+                } else
+                    for (int64_t p = 0; p < kp; p++)
+                        for (int64_t r = 0; r < h; r++)
+                            to[p * h + r] = r < rows ? from[p * next + r * step] : 0;
+            }
+            for (int64_t j0 = s0; j0 < end; j0 += w) {
+                int64_t nj = end - j0 < w ? end - j0 : w;
+                const @ct *from = tb ? b + j0 * ldb + p0 : b + p0 * ldb + j0;
+                for (int64_t p = 0; p < kp; p++) {
+                    @ct *to = right + p * w;
+                    int64_t j = 0;
+                    if (tb)
+                        for (; j < nj; j++) to[j] = from[j * ldb + p];
+                    else if (nj == w)
+                        for (; j < stax_tile_width_@t; j += stax_tile_lanes_@t)
+                            *(stax_tile_@t *)(to + j) = *(const stax_tile_@t *)(from + p * ldb + j);
+                    else
+                        for (; j < nj; j++) to[j] = from[p * ldb + j];
+                    for (; j < w; j++) to[j] = 0;
+                }
+                for (int64_t i = 0; i < mi; i += h)
+                    stax_gemm_tile_@t(kp, left + i * kp, right, c + (i0 + i) * ldc + j0, ldc,
+                        mi - i < h ? mi - i : h, nj, p0 == 0 && !accumulate);
+            }
+        }
+        if (k == 0 && !accumulate)
+            for (int64_t i = 0; i < mi; i++)
+                for (int64_t j = s0; j < end; j++) c[(i0 + i) * ldc + j] = 0;
+    }
+}
+"""
+
 # One row times x in four sums of fixed width; complex types have no vectors and take plain loops.
 _LANES = """\
 typedef @ct stax_lanes_@t __attribute__((vector_size(32), aligned(sizeof(@ct))));
@@ -421,11 +535,10 @@ def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
     blas = find_blas() if use_blas else None
     wide = blas is None or blas.integer_bits == 64
     parts = [_TABLE_SOURCE % {"integer": "int64_t" if wide else "int32_t"}]
-    if blas is not None:
-        parts.append(_THREADS)
+    parts.append(_THREADS if blas is not None else _TILE_SIZES)
     for tag in dict.fromkeys(types):
         bound = blas is not None and tag in BLAS_TYPES
-        large = _LARGE_BLAS if bound else _BLOCKED + _LARGE_LOOPS
+        large = _LARGE_BLAS if bound else (_TILED if tag in _FMA else _BLOCKED) + _LARGE_LOOPS
         parts.append(_typed(tag, large, _FMA.get(tag, "STAX_MULTIPLY_ADD")))
     return "".join(parts)
 
@@ -436,8 +549,9 @@ def standalone_gemm_source(types: Iterable[str]) -> str:
     Products are plain loops in blocks, or the library of `<cblas.h>` where the macro STAX_CBLAS is
     defined; `stax_product_threads`, their number of threads, is to be defined before the text.
     """
-    large = _LARGE_CBLAS + _BLOCKED + _LARGE_LOOPS + "#endif\n"
-    return _STANDALONE + "".join(_typed(tag, large, f"STAX_FMA_{tag}") for tag in types)
+    large = _LARGE_CBLAS + _TILED + _LARGE_LOOPS + "#endif\n"
+    parts = [_typed(tag, large, f"STAX_FMA_{tag}") for tag in types]
+    return "".join([_STANDALONE, _TILE_SIZES, *parts])
 
 
 _FMA = {"f32": "__builtin_fmaf", "f64": "__builtin_fma"}

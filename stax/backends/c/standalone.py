@@ -20,6 +20,7 @@ from stax.backends.c.gemm import standalone_gemm_source
 from stax.backends.c.image import BITS, ROUTINE_FAILED, Image, Type
 from stax.backends.c.routines import PRODUCTS, failure
 from stax.backends.c.support import EXPORT
+from stax.backends.c.toolchain import NUMERIC_FLAGS
 from stax.core.text import array_bytes, short_source
 from stax.schedule.memory import aligned
 
@@ -59,13 +60,14 @@ _HEADER = """\
  * as its real and its imaginary part. Results may not overlap anything else. Calls from several
  * threads may run at once, each with a work space of its own.
  *
- * Compile @name.c with gcc or clang and link the mathematical library:
+ * Compile @name.c with gcc or clang, and link with -lm:
  *
- *     cc -O2 -march=native -fopenmp -c @name.c        (and -lm when linking)
+ *     cc -O2 -march=native -fopenmp @flags -c @name.c
  *
- * -fopenmp-simd in the place of -fopenmp gives vector code without threads. On x86 give
- * -march=native or -mfma: without the instruction, multiply-add is a slow function of libm.
- * With -DSTAX_CBLAS large matrix products are those of the library whose <cblas.h> is found.
+ * Any flags but -ffast-math keep the results right; those above keep them fast. Without
+ * -fno-math-errno a square root is a call of libm, and on x86 without -march=native or -mfma so is
+ * a multiply-add. -fopenmp-simd in the place of -fopenmp gives vector code without threads. With
+ * -DSTAX_CBLAS large matrix products are those of the library whose <cblas.h> is found.
  */
 #ifndef @guard
 #define @guard
@@ -129,6 +131,24 @@ _FRONT = """\
 
 """
 
+# Matrix products and convolutions, unlike the kernels, multiply and add in one instruction.
+_CONTRACTED = (
+    """
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT ON
+#else
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=fast")
+#endif
+""",
+    """
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#else
+#pragma GCC pop_options
+#endif
+""",
+)
 _THREADS = """
 static int32_t stax_threads;
 void @name_set_threads(int32_t count) { stax_threads = count; }
@@ -239,6 +259,7 @@ def standalone(image: Image, what: Described) -> tuple[str, str]:
         "parameters": parameters,
         "arguments": _table(taken, what.arguments),
         "results": _table(given, what.results),
+        "flags": "\n *         ".join(" ".join(f) for f in (NUMERIC_FLAGS[:3], NUMERIC_FLAGS[3:])),
         "fixed": "".join(
             f" * Fixed when it was compiled: {s}\n" for s in map(_plain, what.statics)
         ),
@@ -254,7 +275,9 @@ def standalone(image: Image, what: Described) -> tuple[str, str]:
             _filled(_FRONT, values),
             image.functions,
             _filled(_THREADS, values),
+            _CONTRACTED[0],
             _private(_library(image)),
+            _CONTRACTED[1],
             *(_constant(k, value) for k, value in enumerate(image.constants)),
             _filled(_RUN, values),
         )

@@ -55,8 +55,10 @@ def support() -> Support:
     source = PREAMBLE + gemm_source(GEMM_TAGS)
     for tag, ct in (("f32", "float"), ("f64", "double")):
         source += EXPORT.format(t=tag, ct=ct)
-    library = require_toolchain().load(source, opt="-O2")
     blas = find_blas()
+    # Our own products are made for multiply-add instructions; BLAS has what it needs.
+    extra = () if blas is not None else ("-ffp-contract=fast",)
+    library = require_toolchain().load(source, opt="-O2", extra=extra)
     table = None
     if blas is not None:
         table = blas.pointer_table()

@@ -43,7 +43,7 @@ __all__ = [
 _PROBE_VERSION = "6"
 _TIMEOUT = 600.0
 _BASE_FLAGS = ("-shared", "-fPIC", "-std=gnu11", "-w")
-_NUMERIC_FLAGS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv")
+NUMERIC_FLAGS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv")
 _WISHED_FLAGS: tuple[tuple[str, ...], ...] = (
     ("-fno-strict-aliasing",),
     # Threading jumps splits selections into more compares and blends when they are vectorised.
@@ -428,7 +428,7 @@ def _probe(command: tuple[str, ...]) -> Toolchain:
     version = subprocess.run(
         [*command, "--version"], capture_output=True, text=True, timeout=60, check=False
     ).stdout.strip()
-    base = (*_BASE_FLAGS, *_NUMERIC_FLAGS)
+    base = (*_BASE_FLAGS, *NUMERIC_FLAGS)
     native = (("-march=native",), ("-mcpu=native",))
     parallel = (("-fopenmp", "-DSTAX_PROBE_OPENMP"), ("-fopenmp-simd",))
     wished = tuple(flag for group in _WISHED_FLAGS for flag in group)
