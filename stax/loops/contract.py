@@ -111,8 +111,8 @@ def lower_dot(
         inner_each = k // count
         cut = left.reshape((m, count, inner_each)).permute((1, 0, 2))
         parts = (
-            _matrix(ctx, cut, (count, m, inner_each)),
-            _matrix(ctx, right.reshape((count, inner_each, n)), (count, inner_each, n)),
+            _matrix(ctx, cut, (count,), m, inner_each),
+            _matrix(ctx, right.reshape((count, inner_each, n)), (count,), inner_each, n),
         )
         wide = np.dtype(np.float32) if is_half(dtype) else dtype
         sizes = {"b": count, "m": m, "n": n, "k": inner_each}
