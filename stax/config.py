@@ -63,6 +63,16 @@ def _threads(text: str) -> int:
     return int(first)
 
 
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        raise ConfigurationError(f"{text!r} is not a number of seconds; write 0 or more")
+    return value
+
+
 def _flag(text: str) -> bool:
     value = text.strip().lower()
     if value in ("1", "true", "yes", "on"):
@@ -141,6 +151,14 @@ class Options:
         doc="Default of `jit`'s `strict`: nothing may run outside compiled code.",
         default=False,
         shown="`0`",
+    )
+    plan_seconds: float = _option(
+        "STAX_PLAN_SECONDS",
+        read=_seconds,
+        doc="Time that an integer program may take to improve the plans for a `memory_budget` "
+        "(needs scipy); the plans then depend on the speed of the machine.",
+        default=0.0,
+        shown="`0`: none",
     )
     matmul_precision: str = _option(
         "STAX_MATMUL_PRECISION",

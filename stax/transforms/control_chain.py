@@ -17,7 +17,7 @@ import numpy as np
 from stax.core.aval import Aval, aval_of
 from stax.core.graph import Graph, Var
 from stax.core.primitive import NONLINEAR, Linear, Primitive, Recompute, Zero
-from stax.core.staging import eval_graph
+from stax.core.staging import eval_graph, stage
 from stax.core.trace import bind, use_trace
 from stax.primitives.control import lower_chain, lower_scan
 from stax.primitives.views import move_axis
@@ -36,7 +36,7 @@ from stax.transforms.control_scan import (
     scan_p,
 )
 from stax.transforms.jvp import instantiate, jvp_flat, zeros
-from stax.transforms.linearize import LinearizeTrace
+from stax.transforms.linearize import LinearizeTrace, linearize_graph
 from stax.transforms.simplify import PRUNE_RULES, dce
 from stax.transforms.transpose import transpose_graph, transpose_plan
 
@@ -54,8 +54,31 @@ def _linearize(
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     outs = bind(chained_scan_p, *primals, **params)
     with use_trace(trace.tangents):
-        _, found = _jvp(primals, outs, tangents, **params)
+        _, found = _jvp(primals, outs, tangents, body_of=_split_body, **params)
     return outs, found
+
+
+def _split_body(body: Graph, active: Sequence[bool], wanted: Sequence[bool]) -> Graph:
+    """The body with tangents, in which no equation computes values and tangents together.
+
+    A loop inside the body has a derivative rule that does; transposition tells linear equations
+    from others only as wholes.
+    """
+    linear = linearize_graph(body, active)
+    n, results = len(body.inputs), len(body.outputs)
+
+    def fun(*values: Any) -> list[Any]:
+        outs = eval_graph(linear.forward, values[:n])
+        given = iter(values[n:])
+        moving = [next(given) if a else None for a in active]
+        dots = [t for t, m in zip(moving, linear.in_mask, strict=True) if m]
+        found = iter(eval_graph(linear.tangent, [*linear.residuals(values, outs), *dots]))
+        have = [next(found) if m else None for m in linear.out_mask]
+        made = [instantiate(t, v) for t, v, w in zip(have, outs, wanted, strict=False) if w]
+        return [*outs[:results], *made]
+
+    avals = [*body.in_avals, *(a.tangent() for a in chosen(body.in_avals, active))]
+    return stage(fun, avals, name=body.name)
 
 
 def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:

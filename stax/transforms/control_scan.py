@@ -10,7 +10,7 @@ of a constant is made once for all steps instead, from its stacked operands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,9 +80,18 @@ def run_scan(
 
 
 def jvp_scan(
-    primals: Any, outs: Any, tangents: Any, /, prim: Primitive | None = None, **params: Any
+    primals: Any,
+    outs: Any,
+    tangents: Any,
+    /,
+    prim: Primitive | None = None,
+    body_of: Callable[[Graph, Sequence[bool], Sequence[bool]], Graph] = jvp_body,
+    **params: Any,
 ) -> Any:
-    """The rule of `scan`; `prim` is the loop to bind, a scan by default."""
+    """The rule of `scan`; `prim` is the loop to bind, a scan by default.
+
+    `body_of` makes the body with tangents, for the marked inputs and outputs.
+    """
     body, n, m = params["body"], params["consts"], params["carry"]
     active, out_marks = carry_fixpoint(
         active_marks(tangents, [aval_of(p) for p in primals]),
@@ -91,7 +100,7 @@ def jvp_scan(
         lambda marks: jvp_graph(body, marks)[1],
     )
     wanted = [*active[n : n + m], *out_marks[m:]]
-    graph = jvp_body(body, active, wanted)
+    graph = body_of(body, active, wanted)
     given = [None if is_zero(t) else t for t in tangents]
     marks = parts(active, n, m)
     dots = [

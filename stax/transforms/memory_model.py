@@ -17,7 +17,7 @@ from typing import Final
 from stax.core.graph import Eqn, Graph, Var
 from stax.core.primitive import Recompute
 from stax.transforms.partition import FUSIBLE, equation_cost
-from stax.transforms.phases import Split
+from stax.transforms.phases import Split, split_joint
 
 ALIGNMENT: Final = 64  # of places in an arena
 UNROLLED: Final = 4  # elements up to which a reduction is elementwise work
@@ -51,6 +51,7 @@ class _Step:
     tiny: bool  # what others are not kept waiting by
     weight: int  # operations of one element
     space: int  # points of its loops
+    inner: int  # bytes that it needs while it runs
     rows: int  # elements of its result
 
 
@@ -125,6 +126,7 @@ class MemoryModel:
             kind in FUSIBLE and all(v.aval.nbytes <= TINY for v in eqn.outputs),
             equation_cost(eqn) // max(rows, 1),
             rows if unrolled else space,
+            inner_bytes(eqn),
             rows,
         )
 
@@ -289,6 +291,33 @@ class Times:
     sites: dict[int, list[int]]
 
 
+def inner_bytes(eqn: Eqn) -> int:
+    """What a loop or branch needs while it runs: its bodies' values, and the states of a chain."""
+    params = eqn.params
+    graphs = [p for p in params.values() if isinstance(p, Graph)]
+    for p in params.values():
+        if isinstance(p, tuple):
+            graphs += [g for g in p if isinstance(g, Graph)]
+    if not graphs:
+        return 0
+    total = max(map(program_bytes, graphs))
+    if "slots" in params and "states" in params:
+        first = 1 + params["consts"]
+        states = eqn.inputs[first : first + params["states"]]
+        total += (params["slots"] + 1) * sum(a.aval.nbytes for a in states)
+    return total
+
+
+def program_bytes(graph: Graph) -> int:
+    """Bytes of the temporaries and results of a graph that is run as it is."""
+    found: int | None = graph.cache.get("bytes")
+    if found is None:
+        split = split_joint(graph)
+        everything = (v for eqn in split.forward for v in eqn.outputs)
+        found = graph.cache["bytes"] = MemoryModel(graph, split).plan(everything).peak
+    return found
+
+
 class _Sweep:
     """The lifetimes of stored values, equation by equation."""
 
@@ -300,6 +329,7 @@ class _Sweep:
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
         self.escapes: set[int] = set()
+        self.inner: list[tuple[int, int]] = []  # kernels, and bytes that they alone need
         self.now = 0
         self.spaces: set[int] = set()  # of the present kernel
         self.touched: set[int] = set()  # what it reads and writes
@@ -331,6 +361,8 @@ class _Sweep:
                 continue
             if not made:
                 made = self._kernel_of(step, now, sources) + 1
+                if step.inner:
+                    self.inner.append((made - 1, step.inner))
                 self.touched.update(sources, writes)
             now = made - 1
             roots[k] = (k,)
@@ -371,7 +403,10 @@ class _Sweep:
 
     def alive(self, sizes: Sequence[int], without: Collection[int] = ()) -> list[int]:
         """The bytes alive at each kernel, those of the values `without` left out."""
-        change = [0] * (max(self.last.values(), default=0) + 2)
+        change = [0] * (max(self.last.values(), default=0) + self.now + 2)
+        for k, inner in self.inner:
+            change[k] += inner
+            change[k + 1] -= inner
         for k, start in self.first.items():
             end = self.last[k]
             if (end > start or k in self.escapes or self.unfused[k]) and k not in without:

@@ -538,6 +538,8 @@ def live_equations(eqns: Sequence[Eqn], wanted: set[Var]) -> list[Eqn]:
 
 
 def equation_cost(eqn: Eqn) -> int:
-    """Floating-point operations of one equation, by its row's own count."""
+    """Floating-point operations of one equation, by its row's own count; a view takes none."""
+    if eqn.prim.recompute is Recompute.VIEW:
+        return 0
     avals = [a.aval for a in eqn.inputs]
     return int(eqn.prim.cost(avals, [v.aval for v in eqn.outputs], eqn.params))

@@ -105,8 +105,6 @@ class PlanSearch:
                 more = max(_total_cost(graph) - base, 0)
                 planner = self._planner if graph is self.graph else Planner(graph)
                 found += [self._candidate(p, graph, True, more) for p in planner.plans()]
-            if not found:
-                found = [_Candidate(ProgramPlan(self.graph, compact=True), 0, 0)]
             count = SEARCHED // max(len(self.graph.eqns), 1)
             front = pareto(found)
             self._found = thinned(front, min(max(count, FEWEST_SEARCHED), MOST_SEARCHED))

@@ -4,24 +4,26 @@ Input: a graph with backward equations.  Output: sets of kept forward values, fr
 to little, among which `plan_search` chooses.
 The sets come from three sources: minimum cuts at several prices of recomputation; a dynamic
 program that cuts the forward part into segments, each kept by one of those cuts or recomputed
-from its boundary; and single changes of those sets.  `MemoryModel` judges them.
+from its boundary; and single changes of those sets, or all sets where they are few.  An integer
+program adds to them where the user gives it time.  `MemoryModel` judges them all.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
+from stax.config import options
 from stax.core.graph import Graph, Var
 from stax.core.primitive import Recompute
 from stax.transforms.maxflow import INFINITE, FlowNetwork
 from stax.transforms.memory_model import Kept, MemoryModel, Plan
 from stax.transforms.partition import (
     LIGHT,
-    PartitionOptions,
     Value,
     backward_equations,
     equation_cost,
@@ -31,6 +33,7 @@ from stax.transforms.partition import (
     network_values,
 )
 from stax.transforms.phases import Split, split_joint
+from stax.transforms.plan_program import IntegerProgram, is_available
 from stax.transforms.rematerialise import ONE_PROGRAM
 from stax.transforms.simplify import has_effect
 
@@ -40,27 +43,27 @@ LEVELS: Final = 6  # cuts that the dynamic program chooses among
 POSITIONS: Final = 20  # boundaries the dynamic program considers
 LIMITS: Final = 24  # memory limits it is run for
 GRAINS: Final = 48  # amounts of held bytes that it tells apart
-TRIES: Final = 100_000  # equations simulated while improving small plans
-MOVES: Final = 6  # changes of each kind tried on one plan
+TRIES: Final = 200_000  # equations simulated while improving small plans
+MOVES: Final = 10  # changes of each kind tried on one plan
 LARGE: Final = 3_000  # equations from which on fewer plans are looked at
-EXHAUSTIVE: Final = 9  # up to this many values, every set of them is tried
+FEW: Final = 24  # up to so many values, all changes are tried
+EXHAUSTIVE: Final = 12  # up to this many values, every set of them is tried
 
 
 class Planner:
-    """The candidate plans of a graph; without a backward part there are none."""
+    """The candidate plans of a graph; without a backward part there is one."""
 
-    def __init__(self, graph: Graph, options: PartitionOptions = ONE_PROGRAM) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.split = split = split_joint(graph)
-        self.options = options
         self.has_backward = bool(split.backward and split.forward)
+        self.model = MemoryModel(graph, split)
         if self.has_backward:
-            self.model = MemoryModel(graph, split)
-            self.values = network_values(split, options)
+            self.values = network_values(split, ONE_PROGRAM)
             # What is drawn or done once is not done again.
             self.fixed = {
-                v.var for v in self.values if v.bytes <= options.free_bytes or _is_single(v)
+                v.var for v in self.values if v.bytes <= ONE_PROGRAM.free_bytes or _is_single(v)
             }
-            self.network = [v for v in self.values if v.bytes > options.free_bytes]
+            self.network = [v for v in self.values if v.bytes > ONE_PROGRAM.free_bytes]
 
     @functools.cached_property
     def everything(self) -> Plan:
@@ -75,7 +78,7 @@ class Planner:
     def plans(self) -> list[Plan]:
         """Plans that no other beats by the model, from the most memory to the least."""
         if not self.has_backward:
-            return []
+            return [self.model.plan(v for e in self.split.forward for v in e.outputs)]
         model, usual = self.model, set(self.usual.kept)
         found = {p.kept: p for p in (self.usual, self.everything)}
         large = model.size > LARGE
@@ -87,15 +90,30 @@ class Planner:
             if frozenset(kept) not in found:
                 plan = model.plan(kept)
                 found[plan.kept] = plan
-        droppable = [
+        free = [
             v.var
             for v in self.network
-            if v.var in usual and v.var not in model.outputs | self.fixed
+            if v.var not in model.outputs | self.fixed
+            and v.eqn.prim.recompute is not Recompute.VIEW
         ]
-        if len(droppable) <= EXHAUSTIVE:
-            _all_subsets(model, usual, droppable, found)
-        _improve(model, self.network, droppable, self.fixed, found)
+        if len(free) <= EXHAUSTIVE:
+            _all_subsets(model, self.fixed, free, found)
+        else:
+            self._by_integer_program(found, free)
+            droppable = [v for v in free if v in usual]
+            _improve(model, self.network, droppable, self.fixed, found)
         return pareto(found.values())
+
+    def _by_integer_program(self, found: dict[Kept, Plan], free: Sequence[Var]) -> None:
+        """Add what an integer program finds in the time that is allowed, if any is."""
+        seconds = options().plan_seconds
+        if not seconds or not is_available():
+            return
+        never = [v.var for v in self.values if v.var not in {*free, *self.fixed}]
+        peaks = [p.peak for p in found.values()]
+        program = IntegerProgram(self.model, self.fixed, never)
+        for plan in program.improved(max(peaks), min(peaks), seconds):
+            found[plan.kept] = plan
 
 
 def candidate_plans(graph: Graph) -> list[Plan]:
@@ -360,11 +378,10 @@ def _best_path(segments: Sequence[Sequence[_Segment]], limit: int) -> list[_Segm
 
 
 def _all_subsets(
-    model: MemoryModel, usual: set[Var], droppable: Sequence[Var], found: dict[Kept, Plan]
+    model: MemoryModel, fixed: set[Var], free: Sequence[Var], found: dict[Kept, Plan]
 ) -> None:
-    base = usual - set(droppable)
-    for bits in range(1 << len(droppable)):
-        kept = frozenset(base | {v for k, v in enumerate(droppable) if bits >> k & 1})
+    for bits in range(1 << len(free)):
+        kept = frozenset(fixed | {v for k, v in enumerate(free) if bits >> k & 1})
         if kept not in found:
             found[kept] = model.plan(kept)
 
@@ -376,12 +393,21 @@ def _improve(
     fixed: set[Var],
     found: dict[Kept, Plan],
 ) -> None:
-    """Add plans that differ from the best ones in one or two values, while that helps."""
+    """Add plans that differ from the best ones in few values, while that helps."""
     given = {v.var: v for v in values if v.var not in fixed and v.capacity < INFINITE}
-    heavy = [v.var for v in given.values() if v.eqn.prim.recompute not in LIGHT]
+    every = len(given) <= FEW
+    heavy = [v.var for v in given.values() if every or v.eqn.prim.recompute not in LIGHT]
     movable = [v for v in dict.fromkeys([*droppable, *heavy]) if v in given]
     # Bytes that a value costs for each operation that it saves, the worst bargain first.
     movable.sort(key=lambda v: -given[v].bytes / _work(given[v]))
+    moves = FEW if every else MOVES
+    inputs: dict[Var, list[Var]] = {}
+    outputs: dict[Var, list[Var]] = {}
+    for value in values:
+        eqn = value.eqn
+        inputs[value.var] = [a for a in eqn.inputs if isinstance(a, Var) and a in given]
+        for var in inputs[value.var]:
+            outputs.setdefault(var, []).append(value.var)
     budget = TRIES // max(model.size, 1)
     seen: set[Kept] = set()
     while budget > 0:
@@ -390,15 +416,49 @@ def _improve(
             return
         for plan in front:
             seen.add(plan.kept)
-            drop = [v for v in movable if v in plan.kept][:MOVES]
-            keep = [v for v in reversed(movable) if v not in plan.kept][:MOVES]
-            for var in (*drop, *keep):
-                changed = plan.kept ^ {var}
+            drop = [v for v in movable if v in plan.kept][:moves]
+            keep = [v for v in reversed(movable) if v not in plan.kept][:moves]
+            changes = [plan.kept ^ {v} for v in (*drop, *keep)]
+            if every or plan is front[-1]:
+                # The least memory may be two changes away from the least so far.
+                pairs = itertools.combinations((*drop, *keep), 2)
+                changes += [plan.kept ^ set(pair) for pair in pairs]
+            # A value in place of all that is computed from it, or what it is computed from.
+            for var in [v for v in plan.kept if v in given][:moves]:
+                before = [v for v in inputs[var] if v not in plan.kept]
+                if before:
+                    after = {v for u in before for v in outputs.get(u, ())}
+                    changes.append((plan.kept - (after - fixed)).union(before))
+            for var in keep:
+                near, all_before = _kept_before(var, plan.kept, inputs)
+                changes += [(plan.kept - near) | {var}, (plan.kept - all_before) | {var}]
+            for changed in changes:
                 if changed not in found:
                     budget -= 1
                     found[changed] = model.plan(changed)
             if budget <= 0:
                 return
+
+
+def _kept_before(
+    var: Var, kept: Kept, inputs: Mapping[Var, Sequence[Var]]
+) -> tuple[set[Var], set[Var]]:
+    """The kept values that `var` is computed from: the nearest, and all of them."""
+    near: set[Var] = set()
+    every: set[Var] = set()
+    seen = {var}
+    pending = [(var, True)]
+    while pending:
+        one, open_way = pending.pop()
+        for v in inputs[one]:
+            if v in kept:
+                every.add(v)
+                if open_way:
+                    near.add(v)
+            if v not in seen:
+                seen.add(v)
+                pending.append((v, open_way and v not in kept))
+    return near, every
 
 
 __all__ = ["Planner", "candidate_plans", "pareto", "thinned"]

@@ -103,3 +103,20 @@ def test_the_number_of_steps_is_the_predicted_one():
 def test_unknown_schemes():
     with pytest.raises(StaticArgumentError, match="Binomial"):
         lax.scan(lambda c, _: (c, None), 1.0, None, 3, checkpoint="binomial")
+
+
+@pytest.mark.parametrize("outer", ["all", "sqrt", stax.Binomial(slots=2)])
+@pytest.mark.parametrize("inner", [None, "all", stax.Binomial(slots=3)])
+def test_loops_in_loops(outer, inner):
+    def f(w, x, outer, inner):
+        def rows(v):
+            return lax.scan(lambda v, _: (np.tanh(w @ v), None), v, None, 6, checkpoint=inner)[0]
+
+        out = lax.scan(lambda v, _: (rows(v), None), x, None, 5, checkpoint=outer)[0]
+        return (out * out).sum()
+
+    want = stax.grad(lambda *a: f(*a, None, None), (0, 1))(W, X0)
+    gradient = stax.grad(lambda *a: f(*a, outer, inner), (0, 1))
+    for g in (gradient, stax.jit(gradient)):
+        for a, b in zip(g(W, X0), want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10)

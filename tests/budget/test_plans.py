@@ -1,0 +1,150 @@
+"""Plans for memory budgets: near the optimum on small graphs, modelled truly, quickly found."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import stax
+from stax.compile import CompileOptions, plan_search, simplified
+from stax.core.primitive import Recompute
+from stax.transforms import plans
+from stax.transforms.plans import Planner
+from tests.budget.models import MODELS, chain, transformer
+
+OPTIONS = CompileOptions.of()
+
+
+def flat(f, args):
+    return simplified(stax.jit(stax.grad(f)).trace(*args).graph, OPTIONS, {})
+
+
+def random_net(seed):
+    """Layers of different widths with products, cheap steps, reductions and skips."""
+    rng = np.random.default_rng(seed)
+    widths = [8, 16, 32, 64]
+    width = first = int(rng.choice(widths))
+    ws, layers = [], []
+    kinds = rng.choice(["mm", "mm", "tanh", "mul", "skip", "centre"], rng.integers(4, 8))
+    for kind in ["mm", *kinds]:
+        layers.append((kind, len(ws)))
+        if kind == "mm":
+            new = int(rng.choice(widths))
+            ws.append((rng.standard_normal((width, new)) / np.sqrt(width)).astype(np.float32))
+            width = new
+
+    def f(ws, x):
+        seen = [x]
+        for kind, k in layers:
+            if kind == "mm":
+                x = x @ ws[k]
+            elif kind == "tanh":
+                x = np.tanh(x)
+            elif kind == "mul":
+                x = x * np.sin(x)
+            elif kind == "skip":
+                x = x + np.exp(-np.square(next(h for h in seen[::-1] if h.shape == x.shape)))
+            else:
+                x = x - x.mean(-1, keepdims=True)
+            seen.append(x)
+        return (x * x).sum()
+
+    return f, (ws, rng.standard_normal((64, first)).astype(np.float32))
+
+
+def free_values(planner):
+    """The values a plan may keep or not."""
+    return [
+        v.var
+        for v in planner.network
+        if v.var not in planner.model.outputs | planner.fixed
+        and v.eqn.prim.recompute is not Recompute.VIEW
+    ]
+
+
+def worst_ratio(planner, found, most=12):
+    """Work of the plans found over that of the best of all sets, at the worst limit."""
+    free = free_values(planner)
+    assert len(free) <= most
+    best = {}
+    for bits in range(1 << len(free)):
+        kept = planner.fixed | {v for k, v in enumerate(free) if bits >> k & 1}
+        plan = planner.model.plan(kept)
+        best[plan.peak] = min(best.get(plan.peak, plan.work), plan.work)
+    worst = 1.0
+    for limit in best:
+        optimum = min(w for peak, w in best.items() if peak <= limit)
+        ours = min(p.work for p in found if p.peak <= limit)
+        worst = max(worst, (ours + 1) / (optimum + 1))
+    return worst
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_small_graphs_are_planned_as_well_as_exhaustively(seed, monkeypatch):
+    f, args = random_net(seed)
+    planner = Planner(flat(f, args))
+    if len(free_values(planner)) <= 12:
+        assert worst_ratio(planner, planner.plans()) == 1.0
+        monkeypatch.setattr(plans, "EXHAUSTIVE", 0)  # what is found without trying all sets
+        assert worst_ratio(planner, planner.plans()) <= 1.1
+
+
+def test_a_chain_is_planned_as_well_as_exhaustively():
+    planner = Planner(flat(*chain(depth=6, rows=32, width=16)))
+    assert worst_ratio(planner, planner.plans()) <= 1.05
+
+
+@pytest.mark.parametrize("name", ["mlp", "unet", "chain"])
+def test_an_integer_program_is_never_worse_and_agrees(name, monkeypatch):
+    pytest.importorskip("scipy")
+    f, args = {**MODELS, "chain": lambda: chain(depth=8, rows=32, width=16)}[name]()
+    graph = flat(f, args)
+    ours = Planner(graph).plans()
+    monkeypatch.setattr(plans, "options", lambda: SimpleNamespace(plan_seconds=1.0))
+    more = Planner(graph).plans()
+    for plan in ours:
+        assert min(p.work for p in more if p.peak <= plan.peak) <= plan.work
+    for plan in more:
+        found = min((p.work for p in ours if p.peak <= plan.peak), default=None)
+        assert found is not None
+        assert found <= 1.05 * plan.work
+
+
+@pytest.mark.parametrize("name", ["mlp", "transformer", "unet"])
+def test_the_model_of_memory_follows_the_programs(name):
+    f, args = MODELS[name]()
+    graph = stax.jit(stax.value_and_grad(f)).trace(*args).graph
+    search = plan_search(graph, OPTIONS, "cpu", {})
+    candidates = search.candidates
+    for candidate in candidates[:: max(len(candidates) // 6, 1)]:
+        measured = search._point(candidate).peak_bytes
+        assert 0.95 * candidate.peak <= measured <= 1.12 * candidate.peak
+
+
+def test_few_candidates_are_measured():
+    f, args = transformer(blocks=3)
+    graph = stax.jit(stax.value_and_grad(f)).trace(*args).graph
+    search = plan_search(graph, OPTIONS, "cpu", {})
+    search.within(0.7, "f")
+    assert len(search._points) <= 7
+
+
+def test_what_runs_anyway_is_taken_without_planning():
+    f, args = chain(depth=4, rows=32, width=16)
+    gradient = stax.jit(stax.grad(f), memory_budget="1GiB")
+    lowered = gradient.lower(*args)
+    assert lowered.as_text("source") == stax.jit(stax.grad(f)).lower(*args).as_text("source")
+    search = plan_search(gradient.trace(*args).graph, OPTIONS, "cpu", {})
+    search.within(1 << 30, "f")
+    assert search._found is None
+
+
+def test_planning_is_fast():
+    graph = flat(*chain(depth=120, rows=64, width=32))
+    start = time.process_time()
+    Planner(graph).plans()
+    taken = time.process_time() - start
+    assert taken < 3.0 * max(len(graph.eqns) / 1000, 1.0)  # 0.4 s on an idle machine
