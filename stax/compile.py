@@ -23,13 +23,13 @@ from stax.backends.c.dispatch import Dispatcher, SlowPath, make_dispatcher, set_
 from stax.backends.c.nested import REGISTER_BYTES
 from stax.backends.c.program import CProgram, ProgramSource, arena_of, emit_program
 from stax.backends.c.routines import has_routine
+from stax.backends.c.stored import graph_key, load_image, store_image
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
-from stax.backends.reference import ReferenceProgram
+from stax.backends.reference import ReferenceProgram, reference_program
 from stax.config import BACKENDS, PRECISIONS
 from stax.config import options as process_options
 from stax.core.graph import Graph, check_graph
-from stax.core.staging import eval_graph
-from stax.core.trace import DEPTH_HOOK, EVAL, use_trace
+from stax.core.trace import DEPTH_HOOK
 from stax.errors import CompilerNotFoundError, ConfigurationError, StrictModeError
 from stax.loops.buffers import Buffer, ExternBuffer
 from stax.loops.lower import FallbackNote, LoweredGraph, lower
@@ -575,6 +575,23 @@ def executable(
     return found
 
 
+def _native(graph: Graph, options: CompileOptions) -> CProgram:
+    """The C program of a graph, from the disk cache where an earlier process left it."""
+    key = None if process_options().debug else graph_key(graph, repr(options))
+    image = load_image(key) if key else None
+    with _lock:
+        if image is None:
+            made = program_of(lowered_graph(graph, options))
+            assert isinstance(made, CProgram)
+            if key:
+                store_image(key, made.image)
+        else:
+            made = CProgram(image, {})
+            counters.compiled += 1
+            counters.compiler_runs += not made.from_cache
+    return made
+
+
 def _compiled(graph: Graph, options: CompileOptions) -> CProgram | TritonProgram | ReferenceProgram:
     if options.backend == "numpy":
         return reference_program(inline_calls(graph))
@@ -584,7 +601,7 @@ def _compiled(graph: Graph, options: CompileOptions) -> CProgram | TritonProgram
         )
     if find_toolchain() is not None:
         try:
-            return program_of(lowered_graph(graph, options))
+            return _native(graph, options)
         except CompilerNotFoundError as error:
             fault = str(error)
     else:
@@ -597,17 +614,3 @@ def _compiled(graph: Graph, options: CompileOptions) -> CProgram | TritonProgram
     way_out = "jit runs NumPy instead (backend='numpy'); install gcc or clang, or set STAX_CC"
     warn_degraded_once("compiler", f"{fault}; {way_out}")
     return reference_program(inline_calls(graph))
-
-
-def reference_program(graph: Graph) -> ReferenceProgram:
-    """The program that interprets `graph` by NumPy."""
-
-    def evaluate(values: Sequence[Any]) -> Sequence[Any]:
-        with use_trace(EVAL):
-            return eval_graph(graph, values)
-
-    return ReferenceProgram(
-        evaluate,
-        [(v.shape, v.dtype) for v in graph.inputs],
-        [(v.shape, v.dtype) for v in graph.outputs],
-    )

@@ -20,8 +20,8 @@ from typing import Any
 
 from stax import __version__
 from stax.backends.c.program import CONTEXT
+from stax.backends.c.records import Arrays, image_from, image_record
 from stax.errors import ExportError
-from stax.export.records import Arrays, image_from, image_record
 from stax.export.units import Derivative, Unit
 
 FORMAT = 1

@@ -21,9 +21,10 @@ from typing import Any
 from stax.backends.c.cache import warn_degraded_once
 from stax.backends.c.image import Image
 from stax.backends.c.program import CProgram
+from stax.backends.c.records import Arrays, large_constants, unsaved_steps
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
-from stax.backends.reference import ReferenceProgram
-from stax.compile import CompileOptions, lowered_graph, reference_program
+from stax.backends.reference import ReferenceProgram, reference_program
+from stax.compile import CompileOptions, lowered_graph
 from stax.core.aval import Aval
 from stax.core.graph import Graph
 from stax.core.primitive import FALLBACK, NONLINEAR, Linear, Primitive, Recompute, Zero
@@ -32,7 +33,6 @@ from stax.core.text import parse_graph, print_graph
 from stax.core.trace import bind, use_trace
 from stax.dtypes import is_inexact
 from stax.errors import CompilerNotFoundError, ExportError, GraphError, NonDifferentiableError
-from stax.export.records import Arrays, large_constants, unsaved_steps
 from stax.lax.control_flow import scan
 from stax.primitives.views import move_axis
 from stax.transforms.calls import is_zero

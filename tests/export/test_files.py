@@ -21,7 +21,8 @@ import pytest
 
 import stax
 from stax import errors
-from stax.export import artifact, records
+from stax.backends.c import records
+from stax.export import artifact
 
 ROOT = Path(__file__).resolve().parents[2]
 X = np.linspace(-1, 1, 12).reshape(3, 4)

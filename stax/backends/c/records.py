@@ -30,8 +30,15 @@ from stax.loops.lower import CheckedIndex
 Arrays = dict[str, bytes]  # by digest
 
 
-def image_record(image: Image, arrays: Arrays) -> dict[str, Any]:
-    """All of `image` but its C text; its arrays are added to `arrays`."""
+def image_record(image: Image, arrays: Arrays, *, whole_sources: bool = False) -> dict[str, Any]:
+    """All of `image` but its C text; its arrays are added to `arrays`.
+
+    Sources are `file.py:12`, or with `whole_sources` full paths.
+    """
+
+    def place(source: str) -> str:
+        return source if whole_sources else short_source(source)
+
     constants = []
     for value in image.constants:
         arrays[constant_digest(value)] = array_bytes(value)
@@ -44,8 +51,8 @@ def image_record(image: Image, arrays: Arrays) -> dict[str, Any]:
         "fallbacks": [_fallback_record(f) for f in image.fallbacks],
         "checks": [[name, list(extents)] for name, extents in image.checks],
         "routines": list(image.routines),
-        "calls": [[c.routine, c.op, short_source(c.source)] for c in image.calls],
-        "checked": [[c.op, short_source(c.source), sorted(c.extents)] for c in image.checked],
+        "calls": [[c.routine, c.op, place(c.source)] for c in image.calls],
+        "checked": [[c.op, place(c.source), sorted(c.extents)] for c in image.checked],
     }
 
 
