@@ -68,7 +68,7 @@ def test_a_second_process_lowers_nothing(tmp_path: Path) -> None:
     assert runs == 2
     again, counted = start(tmp_path / "c", script)
     assert again == first  # the same bits, and an error that names the same line
-    assert "program.py:14" in first
+    assert "program.py:15" in first
     assert counted == [0, 0]
     moved = tmp_path / "moved"
     moved.mkdir()
