@@ -317,7 +317,7 @@ def _exported(
     jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], vjp_order: int
 ) -> Exported:
     traced = jitted.trace(*args, **kwargs)
-    graph, name = traced.graph, name_of(jitted)
+    graph, name = traced.graph, name_of(jitted.__wrapped__)
     fixed = {k: v for k, v in enumerate(args) if k in jitted.statics}
     named = {k: v for k, v in kwargs.items() if k in jitted.statics}
     positions = [k for k in range(len(args)) if k not in fixed]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections import OrderedDict
 from typing import Any, NamedTuple
@@ -96,6 +97,18 @@ def test_types_alone_are_enough_to_export() -> None:
     assert exported.fun_name == "<lambda>"
     assert exported.platforms == ("cpu",)
     assert exported.call(np.ones(3, np.float32), 2).tolist() == [2, 2, 2]
+
+
+def test_the_name_is_the_function_s() -> None:
+    class Model:
+        def __call__(self, x: Any) -> Any:
+            return x + 1
+
+    names = {functools.partial(loss, problem()[0]): "loss", Model(): "Model", np.sin: "sin"}
+    for function, name in names.items():
+        x = problem()[1]
+        assert stax.export(function)(x).fun_name == name
+        assert stax.export(stax.jit(function))(x).fun_name == name
 
 
 def test_containers_keep_their_structure() -> None:

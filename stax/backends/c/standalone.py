@@ -26,6 +26,12 @@ from stax.schedule.memory import aligned
 
 _ALIGNMENT = 64
 _WORDS_A_LINE = 8
+_BYTES_A_LINE = 64
+_LONG = 1024  # bytes of a constant from which it is spelled as text
+# A question mark could begin a trigraph; an octal escape ends after three digits.
+_SPELLED = tuple(
+    chr(k) if 32 <= k < 127 and chr(k) not in '"\\?' else f"\\{k:03o}" for k in range(256)
+)
 
 # The C type by which the caller sees an element: half precision as its bits, complex numbers as
 # pairs.
@@ -353,18 +359,27 @@ def _private(text: str) -> str:
 
 
 def _constant(number: int, value: np.ndarray) -> str:
-    """An array, as words that hold its bits."""
+    """An array: words that hold its bits, or text with its bytes, which compiles sooner."""
+    raw, name = array_bytes(value), f"stax_constant_{number}"
+    if len(raw) > _LONG:
+        lines = [
+            '"' + "".join(map(_SPELLED.__getitem__, raw[k : k + _BYTES_A_LINE])) + '"'
+            for k in range(0, len(raw), _BYTES_A_LINE)
+        ]
+        order = (
+            '#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__\n#error "constants are little-endian"\n'
+        )
+        declared = f"{order}#endif\nstatic const char {name}[{len(raw) + 1}]"
+        return f"{declared} __attribute__((aligned(64))) =\n    " + "\n    ".join(lines) + ";\n"
     size = min(value.dtype.itemsize, 8)
-    words = np.frombuffer(array_bytes(value), f"<u{size}").tolist() or [0]
+    words = np.frombuffer(raw, f"<u{size}").tolist() or [0]
     suffix = "ull" if size == 8 else ""
     lines = [
         ", ".join(f"0x{word:0{2 * size}x}{suffix}" for word in words[k : k + _WORDS_A_LINE])
         for k in range(0, len(words), _WORDS_A_LINE)
     ]
-    return (
-        f"static const uint{8 * size}_t stax_constant_{number}[{len(words)}] "
-        "__attribute__((aligned(64))) = {\n    " + ",\n    ".join(lines) + "\n};\n"
-    )
+    declared = f"static const uint{8 * size}_t {name}[{len(words)}] __attribute__((aligned(64)))"
+    return f"{declared} = {{\n    " + ",\n    ".join(lines) + "\n};\n"
 
 
 def _messages(image: Image) -> Iterator[str]:
