@@ -151,7 +151,11 @@ class Exported:
         write(Path(path), self.serialize())
 
     def write_c(
-        self, directory: str | os.PathLike[str], name: str | None = None
+        self,
+        directory: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        lapack: bool = False,
     ) -> tuple[Path, Path]:
         """Write the function as `name.c` and `name.h`; returns their paths.
 
@@ -162,6 +166,7 @@ class Exported:
         Args:
           directory: where the files go; made if it is not there.
           name: the name of the C function; that of the Python function by default.
+          lapack: whether it may call LAPACK, which is then linked to it, for linear algebra.
 
         Raises:
           ExportError: the program has steps that only Python can run, or the name is not one of C.
@@ -170,13 +175,13 @@ class Exported:
         if not is_c_name(chosen):
             raise ExportError(f"name={name!r} cannot be the name of a C function")
         image, signature = self._unit.image, self._signature
-        steps = foreign_steps(image)
+        steps = foreign_steps(image, lapack)
         if steps:
             raise ExportError(
                 f"{self.fun_name} cannot be written as C: these operations run in Python, or in a "
                 "library that it has loaded:\n  " + "\n  ".join(steps),
-                hint="replace them, compute them outside of the function, or use save() and load "
-                "the function in Python",
+                hint="replace them, compute them outside of the function, link a LAPACK (lapack="
+                "True), or use save() and load the function in Python",
             )
         described = Described(
             chosen, signature.arguments, signature.results, signature.statics, __version__

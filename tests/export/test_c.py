@@ -15,6 +15,9 @@ import pytest
 
 import stax
 from stax import errors
+from stax.backends.c.gemm import find_blas
+from stax.backends.c.lapack import _NAMINGS as lapack_namings
+from stax.backends.c.lapack import lapack_table
 
 COMPILER = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
@@ -40,9 +43,11 @@ int main(void) {
 """
 
 
-def compiled(exported: Any, folder: Path, flags: Sequence[str] = (), typed: bool = False) -> Path:
+def compiled(
+    exported: Any, folder: Path, flags: Sequence[str] = (), typed: bool = False, **write: Any
+) -> Path:
     """A program that reads the arguments' bytes from `in` and writes the results' to `out`."""
-    source, _ = exported.write_c(folder)
+    source, _ = exported.write_c(folder, **write)
     name = source.stem
     sizes = {
         "a": [a.nbytes for a in exported.in_avals],
@@ -75,9 +80,9 @@ def compiled(exported: Any, folder: Path, flags: Sequence[str] = (), typed: bool
         "-O1",
         *WARNINGS,
         *quiet,
-        *flags,
         "main.c",
         source.name,
+        *flags,
         "-o",
         "main",
         "-lm",
@@ -226,6 +231,34 @@ def test_the_object_needs_the_c_library_alone_and_exports_its_functions(tmp_path
         "sqrt",
         "sqrtf",
     }
+
+
+@needs_compiler
+def test_linear_algebra_is_that_of_the_lapack_it_is_linked_with(tmp_path: Path) -> None:
+    def f(a: Any, b: Any) -> Any:
+        q, r = np.linalg.qr(b)
+        return np.linalg.cholesky(a), np.linalg.solve(a, b), np.linalg.eigvalsh(a), q, r
+
+    b = rng.standard_normal((5, 3))
+    a = b @ b.T + np.eye(5)
+    exported = stax.export(f)(a, b)
+    blas = find_blas()
+    if blas is None or not lapack_table() or exported._unit.image.fallbacks:
+        pytest.skip("there is no LAPACK beside NumPy's BLAS")
+    (form,) = (
+        f"{prefix}##x##{suffix}"
+        for prefix, suffix, bits in lapack_namings
+        if bits == blas.integer_bits and hasattr(blas.handle, f"{prefix}dpotrf{suffix}")
+    )
+    name = form.removeprefix("##").removesuffix("##")
+    flags = [f"-DSTAX_LAPACK_INT=int{blas.integer_bits}_t", f"-DSTAX_LAPACK_NAME(x)={name}"]
+    flags += [blas.path, f"-Wl,-rpath,{Path(blas.path).parent}"]
+    folder = compiled(exported, tmp_path, flags, lapack=True)
+    for found, expected in zip(ran(folder, exported, (a, b)), exported.call(a, b), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    said = ran(folder, exported, (-a, b))
+    assert said.startswith("cholesky: Matrix is not positive definite at test_c.py:")
+    assert "-llapack" in (folder / "f.h").read_text()
 
 
 @needs_compiler

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stax.backends.c import sorting
+from stax.backends.c import lapack, sorting
 from stax.backends.c.convolution import ADDRESSES as CONVOLUTIONS
 from stax.backends.c.convolution import convolution_source
 from stax.backends.c.gemm import standalone_gemm_source
@@ -74,7 +74,7 @@ _HEADER = """\
  * -fno-math-errno a square root is a call of libm, and on x86 without -march=native or -mfma so is
  * a multiply-add. -fopenmp-simd in the place of -fopenmp gives vector code without threads. With
  * -DSTAX_CBLAS large matrix products are those of the library whose <cblas.h> is found.
- */
+@linking */
 #ifndef @guard
 #define @guard
 
@@ -155,6 +155,25 @@ _CONTRACTED = (
 #endif
 """,
 )
+_LAPACK_NOTE = """\
+ *
+ * Linear algebra is that of a LAPACK: link one (-llapack). If its integers have 64 bits, or its
+ * names another form than dgesv_, compile with, for example, -DSTAX_LAPACK_INT=int64_t
+ * "-DSTAX_LAPACK_NAME(name)=name##_64_".
+"""
+_LAPACK_CHOICES = """
+#if !defined(STAX_LAPACK_INT)
+#define STAX_LAPACK_INT int32_t
+#endif
+#if !defined(STAX_LAPACK_NAME)
+#define STAX_LAPACK_NAME(name) name##_
+#endif
+"""
+_BYTE_ORDER = """
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the constants are spelled for little-endian machines"
+#endif
+"""
 _THREADS = """
 static int32_t stax_threads;
 void @name_set_threads(int32_t count) { stax_threads = count; }
@@ -237,9 +256,9 @@ def is_c_name(name: str) -> bool:
     return bool(re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)) and name not in _KEYWORDS
 
 
-def foreign_steps(image: Image) -> list[str]:
+def foreign_steps(image: Image, with_lapack: bool) -> list[str]:
     """The steps that take Python, or a library that it loaded, as `name at file:line`."""
-    own = {*PRODUCTS, *CONVOLUTIONS, *sorting.ROUTINES}
+    own = {*PRODUCTS, *CONVOLUTIONS, *sorting.ROUTINES, *(lapack.ROUTINES if with_lapack else ())}
     steps = [(f.eqn.prim.name, f.eqn.source) for f in image.fallbacks]
     steps += [(call.op, call.source) for call in image.calls if call.routine not in own]
     return list(dict.fromkeys(f"{op} at {source or '?'}" for op, source in steps))
@@ -266,6 +285,7 @@ def standalone(image: Image, what: Described) -> tuple[str, str]:
         "arguments": _table(taken, what.arguments),
         "results": _table(given, what.results),
         "flags": "\n *         ".join(" ".join(f) for f in (NUMERIC_FLAGS[:3], NUMERIC_FLAGS[3:])),
+        "linking": _LAPACK_NOTE if {*_names(image)} & {*lapack.ROUTINES} else "",
         "fixed": "".join(
             f" * Fixed when it was compiled: {s}\n" for s in map(_plain, what.statics)
         ),
@@ -326,22 +346,26 @@ def _table(rows: Sequence[tuple[str, Type]], paths: Sequence[str]) -> str:
     return "".join(line + "\n" for line in lines) or " *   none\n"
 
 
-def _products(image: Image) -> list[str]:
-    """The functions that the program calls through its context, by slot."""
+def _names(image: Image) -> list[str]:
+    """The routines that the program calls through its context, by slot; empty where it does not."""
     text = image.body + image.functions
     used = {int(k) for k in re.findall(r"ctx->products\[(\d+)\]", text)}
-    names = []
-    for k, routine in enumerate(image.routines):
-        # A matrix product's own name is that of its type.
-        name = f"stax_multiply_{routine[-3:]}" if routine in PRODUCTS else f"stax_{routine}"
-        names.append(name if k in used else "0")
-    return names
+    return [routine if k in used else "" for k, routine in enumerate(image.routines)]
+
+
+def _products(image: Image) -> list[str]:
+    """The C functions that the program calls through its context, by slot."""
+    # A matrix product's own name is that of its type.
+    return [
+        f"stax_multiply_{name[-3:]}" if name in PRODUCTS else f"stax_{name}" if name else "0"
+        for name in _names(image)
+    ]
 
 
 def _library(image: Image) -> str:
     """The routines that the program calls."""
-    used = {name.removeprefix("stax_") for name in _products(image)}
-    tags = [tag for tag in ("f32", "f64") if f"multiply_{tag}" in used]
+    used = {*_names(image)}
+    tags = [name[-3:] for name in PRODUCTS if name in used]
     text = standalone_gemm_source(tags) if tags else ""
     for tag in tags:
         exported = EXPORT.format(t=tag, ct=_SHOWN[f"float{tag[1:]}"])
@@ -350,7 +374,22 @@ def _library(image: Image) -> str:
         text += convolution_source()
     if used & {*sorting.ROUTINES}:
         text += sorting.sorting_source()
+    if used & {*lapack.ROUTINES}:
+        text += _lapack_library()
     return text
+
+
+def _lapack_library() -> str:
+    """The routines on top of LAPACK, bound to the symbols that a linker finds."""
+    names = [f"{letter}{f}" for _, letter in lapack.TAGS.values() for f in lapack.FUNCTIONS]
+    declared = "".join(f"extern void STAX_LAPACK_NAME({name})(void);\n" for name in names)
+    entries = ",\n    ".join(f"(void *)STAX_LAPACK_NAME({name})" for name in names)
+    integer = "typedef {} stax_int"
+    text = lapack.lapack_source(32)
+    text = text.replace(integer.format("int32_t"), integer.format("STAX_LAPACK_INT"))
+    table = f"static void *const stax_lapack_table[] = {{\n    {entries}\n}};\n"
+    bound = "static void *const *stax_lapack = stax_lapack_table;\n"
+    return f"{_LAPACK_CHOICES}{text}{declared}{table}{bound}"
 
 
 def _private(text: str) -> str:
@@ -366,11 +405,8 @@ def _constant(number: int, value: np.ndarray) -> str:
             '"' + "".join(map(_SPELLED.__getitem__, raw[k : k + _BYTES_A_LINE])) + '"'
             for k in range(0, len(raw), _BYTES_A_LINE)
         ]
-        order = (
-            '#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__\n#error "constants are little-endian"\n'
-        )
-        declared = f"{order}#endif\nstatic const char {name}[{len(raw) + 1}]"
-        return f"{declared} __attribute__((aligned(64))) =\n    " + "\n    ".join(lines) + ";\n"
+        declared = f"static const char {name}[{len(raw) + 1}] __attribute__((aligned(64)))"
+        return f"{_BYTE_ORDER}{declared} =\n    " + "\n    ".join(lines) + ";\n"
     size = min(value.dtype.itemsize, 8)
     words = np.frombuffer(raw, f"<u{size}").tolist() or [0]
     suffix = "ull" if size == 8 else ""
