@@ -23,9 +23,8 @@ from stax.backends.c.dispatch import Dispatcher, SlowPath, make_dispatcher, set_
 from stax.backends.c.nested import REGISTER_BYTES
 from stax.backends.c.program import CProgram, ProgramSource, arena_of, emit_program
 from stax.backends.c.routines import has_routine
-from stax.backends.c.stored import graph_key, load_image, store_image
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
-from stax.backends.reference import ReferenceProgram, reference_program
+from stax.backends.reference import ReferenceProgram
 from stax.config import BACKENDS, PRECISIONS
 from stax.config import options as process_options
 from stax.core.graph import Graph, check_graph
@@ -33,6 +32,8 @@ from stax.core.trace import DEPTH_HOOK
 from stax.errors import CompilerNotFoundError, ConfigurationError, StrictModeError
 from stax.loops.buffers import Buffer, ExternBuffer
 from stax.loops.lower import FallbackNote, LoweredGraph, lower
+from stax.programs.interpreted import reference_program
+from stax.programs.stored import graph_key, load_image, store_image
 from stax.pytree import PyTreeDef, tree_unflatten
 from stax.schedule.fusion import (
     ON_DEVICE,

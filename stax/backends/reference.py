@@ -11,10 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from stax.core.graph import Graph
-from stax.core.staging import eval_graph
-from stax.core.trace import EVAL, use_trace
-
 
 class ReferenceProgram:
     """Runs a program by calling NumPy for each operation.
@@ -49,17 +45,3 @@ class ReferenceProgram:
             np.array(o, dtype=dtype, order="C", copy=True).reshape(shape)
             for o, (shape, dtype) in zip(outs, self._out, strict=True)
         ]
-
-
-def reference_program(graph: Graph) -> ReferenceProgram:
-    """The program that interprets `graph` by NumPy."""
-
-    def evaluate(values: Sequence[Any]) -> Sequence[Any]:
-        with use_trace(EVAL):
-            return eval_graph(graph, values)
-
-    return ReferenceProgram(
-        evaluate,
-        [(v.shape, v.dtype) for v in graph.inputs],
-        [(v.shape, v.dtype) for v in graph.outputs],
-    )

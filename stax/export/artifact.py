@@ -20,9 +20,9 @@ from typing import Any
 
 from stax import __version__
 from stax.backends.c.program import CONTEXT
-from stax.backends.c.records import Arrays, image_from, image_record
 from stax.errors import ExportError
 from stax.export.units import Derivative, Unit
+from stax.programs.records import Arrays, image_from, image_record
 
 FORMAT = 1
 _MANIFEST = "manifest.json"

@@ -21,9 +21,8 @@ from typing import Any
 from stax.backends.c.cache import warn_degraded_once
 from stax.backends.c.image import Image
 from stax.backends.c.program import CProgram
-from stax.backends.c.records import Arrays, large_constants, unsaved_steps
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
-from stax.backends.reference import ReferenceProgram, reference_program
+from stax.backends.reference import ReferenceProgram
 from stax.compile import CompileOptions, lowered_graph
 from stax.core.aval import Aval
 from stax.core.graph import Graph
@@ -35,6 +34,8 @@ from stax.dtypes import is_inexact
 from stax.errors import CompilerNotFoundError, ExportError, GraphError, NonDifferentiableError
 from stax.lax.control_flow import scan
 from stax.primitives.views import move_axis
+from stax.programs.interpreted import reference_program
+from stax.programs.records import Arrays, large_constants, unsaved_steps
 from stax.transforms.calls import is_zero
 from stax.transforms.jit_call import saving_graphs
 from stax.transforms.jvp import instantiate

@@ -14,10 +14,10 @@ import pytest
 
 import stax
 import stax.numpy as snp
-from stax.backends.c import stored
 from stax.backends.c.toolchain import find_toolchain
 from stax.compile import CompileOptions, counters
 from stax.lax import conv_general_dilated
+from stax.programs import stored
 
 pytestmark = pytest.mark.skipif(find_toolchain() is None, reason="no C compiler on this machine")
 

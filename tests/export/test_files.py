@@ -21,8 +21,8 @@ import pytest
 
 import stax
 from stax import errors
-from stax.backends.c import records
 from stax.export import artifact
+from stax.programs import records
 
 ROOT = Path(__file__).resolve().parents[2]
 X = np.linspace(-1, 1, 12).reshape(3, 4)

@@ -17,13 +17,13 @@ import os
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from stax.backends.c.cache import content_key, load_blob, store_blob
 from stax.backends.c.image import Image
-from stax.backends.c.records import Arrays, image_from, image_record
 from stax.backends.c.routines import has_routine
 from stax.backends.c.toolchain import require_toolchain
 from stax.core.aval import Aval
@@ -31,9 +31,13 @@ from stax.core.graph import Graph
 from stax.core.primitive import Primitive
 from stax.core.text import print_graph
 from stax.core.trace import Tracer
+from stax.programs.records import Arrays, image_from, image_record
 
 CONSTANT_LIMIT = 1 << 20  # bytes of captured arrays; more are not worth hashing at every start
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic, np.dtype, enum.Enum, Aval, Primitive)
+
+
+_NOT_FROZEN: Any = SimpleNamespace(frozen=False)
 
 
 class _NoText(Exception):
@@ -83,7 +87,7 @@ def _words(value: Any) -> Iterator[str]:
         yield from _beside_text(value)
     elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return
-    elif dataclasses.is_dataclass(value) and value.__dataclass_params__.frozen:
+    elif getattr(type(value), "__dataclass_params__", _NOT_FROZEN).frozen:
         yield type(value).__qualname__
         for field in dataclasses.fields(value):
             content = getattr(value, field.name)
@@ -107,7 +111,7 @@ def _words(value: Any) -> Iterator[str]:
 @functools.cache
 def library_stamp() -> str | None:
     """Text that changes with every file of this library; None when it does not lie in files."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[1]
     words = [np.__version__]
     try:
         for folder, folders, names in os.walk(root, onerror=_raise):
