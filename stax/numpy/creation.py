@@ -507,8 +507,7 @@ def vander(x: Array, N: int | None = None, increasing: bool = False) -> Array:
     """Powers of a vector as columns; as `numpy.vander`."""
     v = operand(x, "vander")
     n = v.shape[0] if N is None else N
-    if (v.dtype.kind in "bui" and v.dtype.itemsize < 8) or v.dtype.kind == "b":
-        v = converted(v, INT64)
+    v = converted(v, np.promote_types(v.dtype, INT64))
     one = broadcast(np.ones((), v.dtype)[()], v.shape)
     columns = [one]
     for _ in range(n - 1):

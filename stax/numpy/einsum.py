@@ -20,7 +20,7 @@ from stax.numpy.manipulation import diagonal_view, permuted
 from stax.numpy.precision import with_precision
 from stax.numpy.promotion import asarray_dtype, coerce
 from stax.numpy.registration import converted, deliver, implements, operand, strong
-from stax.primitives import elementwise as el
+from stax.numpy.ufunc_rules import multiply
 from stax.primitives.contractions import dot_general
 from stax.primitives.views import reduce_sum, reshape, transpose
 
@@ -144,7 +144,7 @@ def _multiplied(x: Array, a: str, y: Array, b: str, out: str) -> Array:
         v = transpose(v, [term.index(c) for c in order])
         return reshape(v, [v.shape[order.index(c)] if c in term else 1 for c in out])
 
-    return el.mul(aligned(x, a), aligned(y, b))
+    return multiply(aligned(x, a), aligned(y, b))
 
 
 def _einsum(

@@ -83,11 +83,11 @@ def imag(val: Array) -> Array:
 @implements(np.angle)
 def angle(z: Array, deg: bool = False) -> Array:
     """The argument of complex numbers, in (-pi, pi]."""
-    x = inexact(operand(z, "angle"))
+    x = operand(z, "angle")
     if is_complex(aval_of(x).dtype):
         out = tr.atan2(el.imag(x), el.real(x))
     else:
-        out = tr.atan2(zeros_of(x), x)
+        out = ufuncs.arctan2(0, x)
     return tr.times(out, 180 / math.pi) if deg else out
 
 
@@ -117,6 +117,8 @@ def real_if_close(a: Array, tol: float = 100) -> Array:
 
 def _rounded(x: Array, decimals: int) -> Array:
     dtype = aval_of(x).dtype
+    if dtype == BOOL:
+        return convert(x, np.dtype(np.float16))  # NumPy's narrowest loop of rint
     if kind_of(dtype) in "bi":
         if decimals >= 0:
             return fresh(x)

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from stax.core.aval import aval_of
 from stax.core.source import user_source
-from stax.dtypes import is_complex, to_inexact
+from stax.dtypes import is_complex, is_inexact, to_inexact
 from stax.errors import DtypeError
 from stax.numpy.promotion import array_like, as_dtype, common_dtype
+
+FLOAT64 = np.dtype(np.float64)
 
 
 def inexact(op: str, *values: Any) -> list[Any]:
@@ -20,6 +24,13 @@ def inexact(op: str, *values: Any) -> list[Any]:
     operands = [array_like(v, op) for v in values]
     dtype = to_inexact(common_dtype(operands))
     return [as_dtype(v, dtype) for v in operands]
+
+
+def as_library_takes_them(op: str, *values: Any) -> list[Any]:
+    """`values` in the common dtype of LAPACK's and FFT's functions: integers are doubles."""
+    operands = [array_like(v, op) for v in values]
+    floats = [v if is_inexact(aval_of(v).dtype) else as_dtype(v, FLOAT64) for v in operands]
+    return inexact(op, *floats)
 
 
 def floating(op: str, *values: Any) -> list[Any]:

@@ -19,6 +19,7 @@ from stax.numpy.manipulation import atleast_1d, concatenate
 from stax.numpy.promotion import coerce
 from stax.numpy.registration import broadcast_to_shape, implements, operand, strong
 from stax.numpy.signals import convolve
+from stax.numpy.ufunc_rules import add, multiply
 from stax.primitives import elementwise as el
 from stax.primitives.shapes import pad, scalar_zero, slice_axis
 from stax.primitives.views import reshape
@@ -55,7 +56,7 @@ def polyval(p: Any, x: Any) -> Array:
     out = broadcast_to_shape(scalar_zero(aval_of(v).dtype), aval_of(v).shape)
     for k in range(coefficients.shape[0]):
         c = reshape(slice_axis(coefficients, 0, k, k + 1), ())
-        out = el.add(el.mul(out, v), c)
+        out = add(multiply(out, v), c)
     return out
 
 

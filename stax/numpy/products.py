@@ -20,6 +20,7 @@ from stax.numpy.precision import with_precision
 from stax.numpy.promotion import asarray_dtype, coerce
 from stax.numpy.reductions import sum as sum_over
 from stax.numpy.registration import axes_tuple, axis_index, converted, deliver, implements, operand
+from stax.numpy.ufunc_rules import multiply
 from stax.primitives import elementwise as el
 from stax.primitives.contractions import dot_general
 from stax.primitives.shapes import concatenate, slice_axis
@@ -144,7 +145,7 @@ def outer(a: Array, b: Array, out: Any = None) -> Array:
     """Products of all pairs of elements; as `numpy.outer`."""
     x, y = _pair(a, b, "outer")
     column = reshape(x, (aval_of(x).size, 1))
-    return deliver(el.mul(column, reshape(y, (1, aval_of(y).size))), out, "outer")
+    return deliver(multiply(column, reshape(y, (1, aval_of(y).size))), out, "outer")
 
 
 def _vector_product(op: str, x: Array, y: Array, axis: int, conjugate: bool) -> Array:
@@ -231,7 +232,7 @@ def kron(a: Array, b: Array) -> Array:
     y = reshape(y, (*(1,) * (n - len(y.shape)), *y.shape))
     wide_x = [v for k in range(n) for v in (x.shape[k], 1)]
     wide_y = [v for k in range(n) for v in (1, y.shape[k])]
-    out = el.mul(reshape(x, wide_x), reshape(y, wide_y))
+    out = multiply(reshape(x, wide_x), reshape(y, wide_y))
     return reshape(out, [i * j for i, j in zip(x.shape, y.shape, strict=True)])
 
 

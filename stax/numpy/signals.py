@@ -244,15 +244,17 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
             "the number of bins decides a shape and must be static", op="histogram"
         )
     count = int(edges)
+    have = aval_of(x).dtype
+    kind = have if is_inexact(have) else FLOAT64
     if range is not None:
-        return np.linspace(range[0], range[1], count + 1)
+        return np.linspace(range[0], range[1], count + 1, dtype=kind)
     v = converted(reshape(x, (aval_of(x).size,)), FLOAT64)
     if not aval_of(v).size:
-        return np.linspace(0.0, 1.0, count + 1)
+        return np.linspace(0.0, 1.0, count + 1, dtype=kind)
     low, high = np.min(v), np.max(v)
     same = low == high
     low, high = np.where(same, low - 0.5, low), np.where(same, high + 0.5, high)
-    return np.linspace(low, high, count + 1)
+    return np.linspace(low, high, count + 1, dtype=kind)
 
 
 def _bins(x: Array, edges: Array) -> tuple[Array, Array]:

@@ -500,10 +500,8 @@ def cov(
         other = _variables(operand(y, "cov"), rowvar)
         rows, other = coerce(rows, other)
         rows = concatenate([rows, other], 0)
-    if not is_inexact(aval_of(rows).dtype):
-        rows = converted(rows, FLOAT64)
-    if dtype is not None:
-        rows = converted(rows, asarray_dtype(dtype))
+    wide = np.result_type(aval_of(rows).dtype, FLOAT64)
+    rows = converted(rows, wide if dtype is None else asarray_dtype(dtype))
     kind = rows.dtype
     n = rows.shape[1]
     freedom = (0 if bias else 1) if ddof is None else operator.index(ddof)

@@ -149,6 +149,10 @@ def logaddexp2(x: Any, y: Any) -> Any:
     return tr.times(tr.logaddexp(tr.times(x, log2), tr.times(y, log2)), 1 / log2)
 
 
+multiply = by_kind("multiply", b=el.logical_and, ifc=el.mul)
+add = by_kind("add", b=el.logical_or, ifc=el.add)
+
+
 def spacing(x: Any) -> Any:
     """Distance to the next number away from zero, with the sign of `x`; positive at zero.
 
@@ -256,9 +260,9 @@ def scaled(factor: float) -> Function:
 
 # The rule of each ufunc, by NumPy's primary name; `logical` rules take operands of any dtype.
 RULES: dict[str, Function] = {
-    "add": by_kind("add", b=el.logical_or, ifc=el.add),
+    "add": add,
     "subtract": by_kind("subtract", ifc=el.sub),
-    "multiply": by_kind("multiply", b=el.logical_and, ifc=el.mul),
+    "multiply": multiply,
     "divide": by_kind("divide", fc=el.div),
     "floor_divide": by_kind("floor_divide", **{"if": el.floordiv}),
     "remainder": by_kind("remainder", **{"if": el.mod}),

@@ -17,7 +17,7 @@ from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.dtypes import is_complex, is_half
 from stax.errors import ShapeError
-from stax.numpy.inexact import inexact
+from stax.numpy.inexact import as_library_takes_them
 from stax.numpy.registration import axis_index, converted, deliver, implements
 from stax.primitives import elementwise as el
 from stax.primitives import fft as rows
@@ -45,7 +45,7 @@ _OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward"
 
 
 def _input(a: Any, op: str, complex_input: bool) -> Array:
-    (x,) = inexact(op, a)
+    (x,) = as_library_takes_them(op, a)
     dtype = aval_of(x).dtype
     if is_half(dtype):
         x = converted(x, np.dtype(np.float32))
@@ -131,7 +131,10 @@ def _real_inverse(a: Any, s: Any, axes: Any, norm: str | None, op: str, out: Any
         lengths[-1] = 2 * (x.shape[found[-1]] - 1)
     n = lengths[-1]
     value = rows.irfft(_fitted(x, [*lengths[:-1], n // 2 + 1], found, op), found, n)
-    return deliver(_normalised(value, math.prod(lengths), norm, True), out, op)
+    value = _normalised(value, math.prod(lengths), norm, True)
+    if getattr(a, "dtype", None) == np.float16:
+        value = converted(value, a.dtype)  # NumPy's result has the dtype of the real part
+    return deliver(value, out, op)
 
 
 def _one(n: Any) -> Any:

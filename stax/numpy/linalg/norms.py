@@ -13,7 +13,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.errors import ShapeError
-from stax.numpy.inexact import inexact
+from stax.numpy.inexact import as_library_takes_them
 from stax.numpy.linalg.operands import Array, matrices
 from stax.numpy.registration import axes_tuple, implements
 from stax.primitives import elementwise as el
@@ -111,7 +111,7 @@ def _kept(value: Array, shape: tuple[int, ...], axes: tuple[int, ...], keepdims:
 @implements(np.linalg.norm)
 def norm(x: Array, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     """A vector or matrix norm; zero derivative at zero; as `numpy.linalg.norm`."""
-    (a,) = inexact("norm", x)
+    (a,) = as_library_takes_them("norm", x)
     n = len(a.shape)
     axes = axes_tuple(axis, n, "norm")
     if axis is None and ord is None:
@@ -132,7 +132,7 @@ def norm(x: Array, ord: Any = None, axis: Any = None, keepdims: bool = False) ->
 @implements(np.linalg.vector_norm)
 def vector_norm(x: Array, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """The norm over `axis` of all elements as one vector; as `numpy.linalg.vector_norm`."""
-    (a,) = inexact("vector_norm", x)
+    (a,) = as_library_takes_them("vector_norm", x)
     axes = axes_tuple(axis, len(a.shape), "vector_norm")
     return _kept(_vector(a, ord, axes, "vector_norm"), a.shape, axes, keepdims)
 

@@ -14,7 +14,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.errors import ShapeError
-from stax.numpy.inexact import inexact
+from stax.numpy.inexact import as_library_takes_them
 from stax.numpy.registration import static_int as static_int
 from stax.primitives.views import broadcast
 
@@ -27,7 +27,7 @@ def matrices(op: str, *values: Any) -> list[Array]:
     Raises:
       ShapeError: one has fewer than two dimensions.
     """
-    found = [np.asarray(v) if np.isscalar(v) else v for v in inexact(op, *values)]
+    found = [np.asarray(v) if np.isscalar(v) else v for v in as_library_takes_them(op, *values)]
     for value in found:
         if len(value.shape) < 2:
             raise ShapeError(

@@ -17,7 +17,7 @@ from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.errors import ShapeError
 from stax.numpy import reductions as rd
-from stax.numpy.inexact import inexact
+from stax.numpy.inexact import as_library_takes_them
 from stax.numpy.linalg.operands import Array, common_stack, matrices
 from stax.numpy.registration import (
     NoValue,
@@ -51,7 +51,7 @@ SlogdetResult: Any = type(np.linalg.slogdet(np.eye(1)))
 @implements(np.linalg.solve)
 def solve(a: Array, b: Array) -> Array:
     """X of a x = b; a one-dimensional `b` is one vector; as `numpy.linalg.solve`."""
-    x, y = inexact("solve", a, b)
+    x, y = as_library_takes_them("solve", a, b)
     vector = len(y.shape) == 1
     if vector:
         y = reshape(y, (*y.shape, 1))
@@ -96,7 +96,7 @@ def pinv(a: Array, rcond: Any = None, hermitian: bool = False, *, rtol: Any = No
 @implements(np.linalg.lstsq)
 def lstsq(a: Array, b: Array, rcond: Any = None) -> tuple[Array, Array, Array, Array]:
     """Least squares: solution, squared residuals, rank, singular values; `numpy.linalg.lstsq`."""
-    x, y = inexact("lstsq", a, b)
+    x, y = as_library_takes_them("lstsq", a, b)
     vector = len(y.shape) == 1
     if vector:
         y = reshape(y, (*y.shape, 1))
@@ -181,7 +181,7 @@ def matrix_power(a: Array, n: int) -> Array:
 @implements(np.linalg.tensorinv)
 def tensorinv(a: Array, ind: int = 2) -> Array:
     """The inverse of `a` as a map of tensors; as `numpy.linalg.tensorinv`."""
-    (x,) = inexact("tensorinv", a)
+    (x,) = as_library_takes_them("tensorinv", a)
     if ind <= 0:
         raise ValueError("Invalid ind argument.")
     matrix = reshape(x, (math.prod(x.shape[:ind]), math.prod(x.shape[ind:])))
@@ -191,7 +191,7 @@ def tensorinv(a: Array, ind: int = 2) -> Array:
 @implements(np.linalg.tensorsolve)
 def tensorsolve(a: Array, b: Array, axes: Any = None) -> Array:
     """X of tensordot(a, x) = b; as `numpy.linalg.tensorsolve`."""
-    x, y = inexact("tensorsolve", a, b)
+    x, y = as_library_takes_them("tensorsolve", a, b)
     if axes is not None:
         n = len(x.shape)
         for k in axes:
