@@ -113,8 +113,14 @@ def _is_zero(t: Any) -> Any:
 
 
 def divide_tangent(t: Any, divisor: Any) -> Any:
-    """`t / divisor` for a tangent: guarded unless the divisor is a nonzero constant."""
-    return div(t, divisor) if is_zero_free(divisor) else guarded_div(t, divisor)
+    """`t / divisor` for a tangent: guarded unless the divisor is a nonzero constant.
+
+    The reciprocal is a factor of its own: one division serves all derivatives by one divisor, and
+    a divisor of a whole row is divided by once a row.
+    """
+    if is_zero_free(divisor):
+        return div(t, divisor)
+    return guarded_mul(t, reciprocal(divisor))
 
 
 def _div_jvp(primals: Any, out: Any, tangents: Any) -> Any:

@@ -19,6 +19,7 @@ from stax.loops.ops import ops
 from stax.primitives.elementwise import (
     abs_,
     add,
+    divide_tangent,
     eq,
     ge,
     guarded_div,
@@ -81,7 +82,9 @@ def _rsqrt(x: Any) -> Any:
     return np.reciprocal(np.sqrt(x))
 
 
-sqrt_p, sqrt = unary("sqrt", np.sqrt, lambda t, out, x: guarded_div(times(t, 0.5), out), weight=4.0)
+sqrt_p, sqrt = unary(
+    "sqrt", np.sqrt, lambda t, out, x: divide_tangent(times(t, 0.5), out), weight=4.0
+)
 rsqrt_p, rsqrt = unary(
     "rsqrt", _rsqrt, lambda t, out, x: guarded_mul(times(t, -0.5), mul(out, square(out))),
     weight=5.0,
