@@ -39,6 +39,7 @@ from stax.backends.c.nested import NestedFunction, Program, nested_call
 from stax.backends.c.products import product_call
 from stax.backends.c.routines import PRODUCTS, address, failure
 from stax.backends.c.routines import call_statement as routine_call
+from stax.backends.c.rows import LOCATE, Place, has_rows, named, rows_text
 from stax.backends.c.support import support
 from stax.backends.c.toolchain import require_toolchain
 from stax.backends.c.vecmath import (
@@ -153,6 +154,7 @@ def emit_program(program: Program) -> ProgramSource:
             CONTEXT,
             definitions([*names_in(text_kernels), *called_names(text_kernels)], preamble=False),
             call_definitions(text_kernels),
+            LOCATE if printer.has_rows else "",
             text_kernels,
         )
     )
@@ -188,6 +190,7 @@ class _Printer:
         self.calls: list[RoutineCall] = []
         self.checked: list[CheckedIndex] = []
         self.blocks = 0
+        self.has_rows = False
 
     def block(self, program: Program, prefix: str) -> tuple[str, ArenaPlan]:
         """The statements that run a program on `in`, `out`, `arena` and `ctx`."""
@@ -226,10 +229,16 @@ class _Printer:
             else:
                 calls.append(f"{function}({arguments});")
         plan = _arena(lowered, uses, work)
-        declared = _declare(lowered, plan, pointers, len(self.constants))
+        places = _places(lowered, plan, pointers, len(self.constants))
         self.constants += [b for b in table if isinstance(b, ConstBuffer)]
-        body = "\n".join([declared, *("    " + call for call in calls)])
-        return re.sub(r"@(work_\d+)@", lambda m: str(plan.offsets[m[1]]), body), plan
+        calls = [re.sub(r"@(work_\d+)@", lambda m: str(plan.offsets[m[1]]), c) for c in calls]
+        shown = set(places)
+        if has_rows(calls):
+            self.has_rows = True
+            shown = named(calls)
+            calls = [rows_text(calls, places)]
+        declared = [place.declared(name) for name, place in places.items() if name in shown]
+        return "\n".join("    " + line for line in (*declared, *calls)), plan
 
     def slot(self, routine: str) -> int:
         """The place of a routine in the program's table."""
@@ -407,27 +416,29 @@ def _arena_names(lowered: LoweredGraph, uses: _Uses) -> list[str]:
     return found
 
 
-def _declare(lowered: LoweredGraph, plan: ArenaPlan, names: dict[str, str], constants: int) -> str:
-    """Declarations of the pointers of all buffers; `constants` are taken by other blocks."""
-    lines = []
+def _places(
+    lowered: LoweredGraph, plan: ArenaPlan, names: dict[str, str], constants: int
+) -> dict[str, Place]:
+    """Where the pointers of all buffers come from; `constants` are taken by other blocks."""
+    found: dict[str, Place] = {}
     inputs = 0
     outputs = {name: k for k, name in enumerate(lowered.outputs)}
     for buffer in lowered.table:
         name, ct = buffer.name, c_type_of(buffer.dtype)
         pointer = names[name]
         if isinstance(buffer, InputBuffer):
-            lines.append(f"    const {ct} *{pointer} = in[{inputs}];")
+            found[pointer] = Place(ct, "in", inputs)
             inputs += 1
         elif isinstance(buffer, ConstBuffer):
-            lines.append(f"    const {ct} *{pointer} = ctx->constants[{constants}];")
+            found[pointer] = Place(ct, "constants", constants)
             constants += 1
         elif name in outputs:
-            lines.append(f"    {ct} *{pointer} = out[{outputs[name]}];")
+            found[pointer] = Place(ct, "out", outputs[name])
         elif name in plan.offsets:
-            lines.append(f"    {ct} *{pointer} = ({ct} *)(arena + {plan.offsets[name]});")
+            found[pointer] = Place(ct, "arena", plan.offsets[name])
         elif not buffer.nbytes:
-            lines.append(f"    {ct} *{pointer} = 0; (void){pointer};")
-    return "\n".join(lines)
+            found[pointer] = Place(ct, "nothing", 0)
+    return found
 
 
 class CProgram:

@@ -1,0 +1,140 @@
+"""Long sequences of calls as a table of numbers, so that compiling them takes no time.
+
+Input: the statements of a block, and where each pointer they name lies.  Output: the C text that
+runs them.  A network of many layers calls few functions many times; written one after another, the
+calls become the largest function of the program, and compilers take more than linear time over it.
+Statements that differ in pointers and integers alone share one `case`, which reads what differs
+from its row of the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+MANY = 24  # calls; fewer stay as they are
+
+_CALL = re.compile(r"(bad = )?(\w+|\(\(stax_product_\w+\)ctx->products\[\d+\]\))\(")
+_OPERAND = re.compile(r"\bb\d+\b|(?<![\w.\[])\d+(?![\w.\]])")
+_KINDS = {"nothing": 0, "arena": 0, "in": 1, "out": 2, "constants": 3}
+
+LOCATE = """\
+static void *stax_at(int64_t place, void **in, void **out, void **constants, char *arena) {
+    int64_t at = place >> 2;
+    switch (place & 3) {
+        case 0: return arena + at;
+        case 1: return in[at];
+        case 2: return out[at];
+        default: return constants[at];
+    }
+}
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pointer comes from.
+
+    `kind` is "arena" (an offset), "in", "out" or "constants" (a number), or "nothing".
+    """
+
+    ctype: str
+    kind: str
+    value: int
+
+    def declared(self, name: str) -> str:
+        """The declaration of a variable for the pointer."""
+        if self.kind == "nothing":
+            return f"{self.ctype} *{name} = 0; (void){name};"
+        if self.kind == "arena":
+            return f"{self.ctype} *{name} = ({self.ctype} *)(arena + {self.value});"
+        const = "" if self.kind == "out" else "const "
+        table = "ctx->constants" if self.kind == "constants" else self.kind
+        return f"{const}{self.ctype} *{name} = {table}[{self.value}];"
+
+    @property
+    def code(self) -> int:
+        """The number that `stax_at` understands."""
+        return self.value * 4 + _KINDS[self.kind]
+
+
+def has_rows(statements: Sequence[str]) -> bool:
+    """Whether the statements are better run from a table."""
+    return sum(_CALL.match(s) is not None for s in statements) >= MANY
+
+
+def rows_text(statements: Sequence[str], places: Mapping[str, Place]) -> str:
+    """The statements as a table and the loop that runs it."""
+    shapes: dict[str, list[list[str]]] = {}
+    order: list[tuple[str, int]] = []
+    for statement in statements:
+        shape, operands = _parted(statement, places)
+        found = shapes.setdefault(shape, [])
+        order.append((shape, len(found)))
+        found.append(operands)
+    cases, numbers = [], {}
+    varied: dict[str, list[int]] = {}
+    for number, (shape, calls) in enumerate(shapes.items()):
+        numbers[shape] = number
+        slots = varied[shape] = [
+            k
+            for k, words in enumerate(zip(*calls, strict=True))
+            if words[0] in places or len(set(words)) > 1
+        ]
+        text = _filled(shape, calls[0], slots, places)
+        cases.append(
+            f"        case {number}: {{\n            {text}\n        }}\n"
+            f"            stax_row += {len(slots) + 1};\n            break;"
+        )
+    rows = []
+    for shape, k in order:
+        values = [shapes[shape][k][slot] for slot in varied[shape]]
+        coded = [places[v].code if v in places else int(v) for v in values]
+        rows.append(", ".join(map(str, [numbers[shape], *coded])))
+    return (
+        "    static const int64_t stax_rows[] = {\n        "
+        + ",\n        ".join(rows)
+        + "\n    };\n"
+        "    for (const int64_t *stax_row = stax_rows;\n"
+        "         stax_row < stax_rows + sizeof(stax_rows) / sizeof(stax_rows[0]);)\n"
+        "        switch (stax_row[0]) {\n" + "\n".join(cases) + "\n        }"
+    )
+
+
+def _parted(statement: str, places: Mapping[str, Place]) -> tuple[str, list[str]]:
+    """A call with `@` in place of its operands, and those; other statements as they are."""
+    if not _CALL.match(statement):
+        return statement, []
+    operands: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        word = match[0]
+        operands.append(word)
+        return f"@{places[word].ctype}@" if word in places else "@@"
+
+    return _OPERAND.sub(take, statement), operands
+
+
+def _filled(
+    shape: str, operands: Sequence[str], slots: Sequence[int], places: Mapping[str, Place]
+) -> str:
+    """The statement of a case: what differs from call to call is read from the row."""
+    at = {slot: k + 1 for k, slot in enumerate(slots)}
+    count = iter(range(len(operands)))
+
+    def put(match: re.Match[str]) -> str:
+        slot = next(count)
+        if slot not in at:
+            return operands[slot]
+        if not match[1]:
+            return f"stax_row[{at[slot]}]"
+        return f"(({match[1]} *)stax_at(stax_row[{at[slot]}], in, out, ctx->constants, arena))"
+
+    return re.sub(r"@([\w ]*)@", put, shape) if operands else shape
+
+
+def named(statements: Sequence[str]) -> set[str]:
+    """The pointers that statements other than calls name."""
+    rest = [s for s in statements if not _CALL.match(s)]
+    return {word for s in rest for word in re.findall(r"\bb\d+\b", s)}
