@@ -12,9 +12,9 @@ import numpy as np
 
 from stax.backends import on_demand
 from stax.core.aval import Aval, aval_of
-from stax.core.trace import Tracer
+from stax.core.trace import Tracer, as_traced
 from stax.errors import DeviceError
-from stax.numpy.creation import array
+from stax.numpy.creation import DLPACK_HOOK, array
 from stax.pytree import tree_map
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "device_put",
     "devices",
     "effects_barrier",
+    "from_dlpack",
     "local_device_count",
     "local_devices",
     "process_count",
@@ -126,6 +127,45 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: A
         raise DeviceError(f"there is no device {index} of {len(known)} of the platform cuda")
     put = on_demand("triton.array").put
     return tree_map(lambda leaf: put(leaf, index), x)
+
+
+_ON_CUDA = (2, 13)  # DLPack's numbers of memory that a CUDA device reads
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """The array behind an object with `__dlpack__`, sharing its memory.
+
+    Args:
+      x: an array of NumPy, torch, CuPy, JAX and others; row-major if it is on a device.
+      device: "cpu" for a copy in the memory of the process; by default where the array is.
+      copy: True always copies, False never.
+
+    Returns:
+      A NumPy array, or for an array on a CUDA device a `stax.DeviceArray`, which work on the
+      stream of programs may use at once.
+
+    Raises:
+      DeviceError: it is not row-major, there is no driver, or it is not on the device asked for.
+      BufferError: its owner cannot share it that way.
+
+    >>> from_dlpack(np.arange(3.0))
+    array([0., 1., 2.])
+    """
+    where = getattr(x, "__dlpack_device__", None)
+    on_device = where is not None and int(where()[0]) in _ON_CUDA
+    platform = str(getattr(device, "platform", device)).partition(":")[0]
+    if on_device and platform != "cpu":
+        return on_demand("triton.array").shared(x, copy)
+    if platform in _GPU:
+        raise DeviceError(
+            "from_dlpack shares memory, and this array is not on a device",
+            hint='copy it with stax.device_put(x, "cuda")',
+        )
+    cpu: Any = None if device is None else platform  # any other word is NumPy's to refuse
+    return as_traced(np.from_dlpack(x, device=cpu, copy=copy))
+
+
+DLPACK_HOOK.append(from_dlpack)
 
 
 def device_get(x: Any) -> Any:

@@ -258,8 +258,17 @@ for _plain, _ours in (
     ARRAY_FUNCTIONS[_plain] = _ours
 
 
+# How `stax.from_dlpack` shares arrays on devices, once that module is there.
+DLPACK_HOOK: list[Callable[..., Any]] = []
+
+
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """The array behind an object with `__dlpack__`; as `numpy.from_dlpack`."""
+    """The array behind an object with `__dlpack__`, sharing its memory; as `numpy.from_dlpack`.
+
+    An array on a CUDA device becomes a `stax.DeviceArray`; see `stax.from_dlpack`.
+    """
+    for hook in DLPACK_HOOK:
+        return hook(x, device=device, copy=copy)
     return as_traced(np.from_dlpack(x, device=device, copy=copy))
 
 

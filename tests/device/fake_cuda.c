@@ -19,7 +19,7 @@
 #define MOST_PARAMETERS 128
 
 typedef unsigned long long address;
-typedef struct Block { address start; size_t size; struct Block *next; } Block;
+typedef struct Block { address start; size_t size; int context; struct Block *next; } Block;
 typedef struct Function {
     char name[512];
     int parameters, sizes[MOST_PARAMETERS], offsets[MOST_PARAMETERS];
@@ -33,7 +33,7 @@ typedef void (*callback)(const char *, int, int, const uint64_t *);
 
 static Block *blocks;
 static Work *captured, **tail;
-static int capturing, launches, live_modules, live_graphs, live_events, devices = 1, version = 12040;
+static int capturing, launches, live_modules, live_graphs, live_events, live_pinned, late, devices = 1, version = 12040;
 static size_t limit = (size_t)1 << 34, used;
 static char planted[64], fault[256];
 static int planted_code, planted_after;
@@ -50,6 +50,8 @@ void fake_set(int devices_, int version_, size_t limit_) {
 void fake_on_launch(callback f) { on_launch = f; }
 int fake_launches(void) { return launches; }
 int fake_live_events(void) { return live_events; }
+int fake_live_pinned(void) { return live_pinned; }
+void fake_late(int n) { late = n; }  /* how many queries find an event that has not happened */
 size_t fake_used(void) { return used; }
 const char *fake_fault(void) { return fault; }
 
@@ -61,10 +63,12 @@ static int plant(const char *name) {
 }
 #define START(name) { int code_ = plant(name); if (code_) return code_; }
 #define INSIDE(name) START(name) if (!entered) return blame(INVALID_CONTEXT, name " without a context");
+#define ON(name, stream) INSIDE(name) \
+    if ((intptr_t)(stream) != 16 * entered) return blame(INVALID_CONTEXT, name " on a stream of another context");
 
 static int known(address a, size_t n) {
     for (Block *b = blocks; b; b = b->next)
-        if (a >= b->start && a + n <= b->start + b->size) return 1;
+        if (a >= b->start && a + n <= b->start + b->size) return b->context == entered;
     return 0;
 }
 
@@ -85,26 +89,24 @@ int cuDeviceGetAttribute(int *v, int a, int d) {
     return 0;
 }
 int cuDevicePrimaryCtxRetain(void **c, int d) { *c = (void *)(intptr_t)(d + 1); return 0; }
-int cuCtxSetCurrent(void *c) { START("cuCtxSetCurrent") entered = c != 0; return 0; }
+int cuCtxSetCurrent(void *c) { START("cuCtxSetCurrent") entered = (int)(intptr_t)c; return 0; }
 int cuMemGetInfo_v2(size_t *f, size_t *t) { *f = limit - used; *t = limit; return 0; }
 int cuDeviceGetDefaultMemPool(void **p, int d) { (void)d; *p = (void *)8; return 0; }
 int cuMemPoolSetAttribute(void *p, int a, void *v) { (void)p; (void)v; return a == 4 ? 0 : INVALID_VALUE; }
 int cuMemPoolTrimTo(void *p, size_t n) { (void)p; (void)n; return 0; }
 int cuMemAllocAsync(address *out, size_t n, void *stream) {
-    (void)stream;
-    INSIDE("cuMemAllocAsync")
+    ON("cuMemAllocAsync", stream)
     if (capturing) return blame(CAPTURE_UNSUPPORTED, "allocation while capturing");
     if (used + n > limit) return OUT_OF_MEMORY;
     Block *b = malloc(sizeof *b);
     b->start = (address)(uintptr_t)aligned_alloc(256, (n + 255) / 256 * 256);
-    b->size = n; b->next = blocks; blocks = b; used += n;
+    b->size = n; b->context = entered; b->next = blocks; blocks = b; used += n;
     memset((void *)(uintptr_t)b->start, 0xA5, n);
     *out = b->start;
     return 0;
 }
 int cuMemFreeAsync(address a, void *stream) {
-    (void)stream;
-    INSIDE("cuMemFreeAsync")
+    ON("cuMemFreeAsync", stream)
     for (Block **p = &blocks; *p; p = &(*p)->next)
         if ((*p)->start == a) {
             Block *b = *p;
@@ -114,8 +116,15 @@ int cuMemFreeAsync(address a, void *stream) {
         }
     return blame(INVALID_VALUE, "freed memory that is not allocated");
 }
-int cuMemHostAlloc(void **p, size_t n, unsigned f) { (void)f; *p = malloc(n); return 0; }
-int cuMemFreeHost(void *p) { free(p); return 0; }
+int cuMemHostAlloc(void **p, size_t n, unsigned f) {
+    (void)f;
+    INSIDE("cuMemHostAlloc")
+    if (n & (n - 1)) return blame(INVALID_VALUE, "pinned memory of an odd size");
+    *p = malloc(n);
+    live_pinned++;
+    return 0;
+}
+int cuMemFreeHost(void *p) { free(p); live_pinned--; return 0; }
 
 static void perform(Work *w) {
     if (w->kind == 0) {
@@ -131,28 +140,24 @@ static int issue(Work w) {
     return 0;
 }
 int cuMemcpyHtoDAsync_v2(address d, const void *s, size_t n, void *stream) {
-    (void)stream;
-    INSIDE("cuMemcpyHtoDAsync_v2")
+    ON("cuMemcpyHtoDAsync_v2", stream)
     if (!known(d, n)) return blame(INVALID_VALUE, "copy to memory that is not allocated");
     memcpy((void *)(uintptr_t)d, s, n);
     return 0;
 }
 int cuMemcpyDtoHAsync_v2(void *d, address s, size_t n, void *stream) {
-    (void)stream;
-    INSIDE("cuMemcpyDtoHAsync_v2")
+    ON("cuMemcpyDtoHAsync_v2", stream)
     if (!known(s, n)) return blame(INVALID_VALUE, "copy from memory that is not allocated");
     memcpy(d, (void *)(uintptr_t)s, n);
     return 0;
 }
 int cuMemcpyDtoDAsync_v2(address d, address s, size_t n, void *stream) {
-    (void)stream;
-    INSIDE("cuMemcpyDtoDAsync_v2")
+    ON("cuMemcpyDtoDAsync_v2", stream)
     if (!known(d, n) || !known(s, n)) return blame(INVALID_VALUE, "copy between unknown memory");
     return issue((Work){.kind = 2, .target = d, .source = s, .size = n});
 }
 int cuMemsetD8Async(address d, unsigned char c, size_t n, void *stream) {
-    (void)stream;
-    INSIDE("cuMemsetD8Async")
+    ON("cuMemsetD8Async", stream)
     if (!known(d, n)) return blame(INVALID_VALUE, "filled memory that is not allocated");
     return issue((Work){.kind = 1, .target = d, .byte = c, .size = n});
 }
@@ -207,8 +212,7 @@ int cuFuncSetAttribute(void *f, int a, int v) {
 }
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned shared, void *stream, void **params, void **extra) {
-    (void)stream;
-    INSIDE("cuLaunchKernel")
+    ON("cuLaunchKernel", stream)
     Function *f = function;
     Work w = {.kind = 0, .function = f, .grid = gx};
     if (gy != 1 || gz != 1 || by != 1 || bz != 1 || extra) return blame(INVALID_VALUE, "shape");
@@ -225,7 +229,7 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
     }
     return issue(w);
 }
-int cuStreamCreate(void **s, unsigned f) { (void)f; *s = (void *)16; return 0; }
+int cuStreamCreate(void **s, unsigned f) { (void)f; INSIDE("cuStreamCreate") *s = (void *)(intptr_t)(16 * entered); return 0; }
 int cuStreamSynchronize(void *s) {
     (void)s;
     START("cuStreamSynchronize")
@@ -259,6 +263,7 @@ int cuGraphExecDestroy(void *x) {
 int cuGraphDestroy(void *g) { (void)g; return 0; }
 int cuEventCreate(void **e, unsigned f) { (void)f; live_events++; *e = calloc(1, 16); return 0; }
 int cuEventRecord(void *e, void *s) { (void)s; clock_gettime(CLOCK_MONOTONIC, e); return 0; }
+int cuEventQuery(void *e) { (void)e; return late > 0 ? (late--, 600) : 0; }
 int cuEventSynchronize(void *e) { (void)e; return 0; }
 int cuEventElapsedTime(float *ms, void *a, void *b) {
     struct timespec *x = a, *y = b;

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import stax
-from stax.backends.triton import device, driver
+from stax.backends.triton import device, dlpack, driver, pinned
 from stax.backends.triton.array import put
-from stax.errors import DeviceError
+from stax.dtypes import bfloat16
+from stax.errors import DeviceError, DtypeError
 from tests.device import fake
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -88,7 +89,7 @@ def test_dlpack_shares_the_memory(cuda):
 def test_arrays_of_other_libraries(cuda):
     own = put(X)
 
-    class Foreign:
+    class Described:
         def __init__(self, address, strides=None):
             self.__cuda_array_interface__ = {
                 "shape": (3, 4),
@@ -98,11 +99,129 @@ def test_arrays_of_other_libraries(cuda):
                 "strides": strides,
             }
 
-    shared = put(Foreign(own.address))
+    shared = put(Described(own.address))
     assert shared.address == own.address
     np.testing.assert_array_equal(shared, X)
     with pytest.raises(DeviceError, match="not row-major"):
-        put(Foreign(own.address, (4, 12)))
+        put(Described(own.address, (4, 12)))
+
+
+class Foreign:
+    """An array of another library on the fake device, through one of its own capsules."""
+
+    def __init__(self, array, version=None, strides=None, address=None, index=0):
+        self.array, self.version, self.index = array, version, index
+        self.tensor = dlpack.Tensor(
+            address or array.address, index, array.shape, array.dtype, strides
+        )
+        self.streams = []
+
+    def __dlpack_device__(self):
+        return 2, self.index
+
+    def __dlpack__(self, *, stream=None, **version):
+        if version and self.version is None:
+            raise TypeError("an old producer knows no versions")
+        self.streams.append(stream)
+        made = dlpack.capsule(self.tensor, self.array, self.version)
+        if self.tensor.strides is not None:
+            name = b"dltensor_versioned" if self.version else b"dltensor"
+            form = dlpack._FORMS[name].from_address(dlpack._capsule_pointer(id(made), name))
+            for k, stride in enumerate(self.tensor.strides):
+                form.tensor.strides[k] = stride
+        return made
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.uint64, bfloat16], ids=str)
+def test_dlpack_is_taken_and_given_back(cuda, version, dtype):
+    own = put(X.astype(dtype))
+    foreign = Foreign(own, version)
+    taken = stax.from_dlpack(foreign)
+    assert (taken.address, taken.shape, taken.dtype) == (own.address, (3, 4), dtype)
+    assert foreign.streams == [16]  # ready on the stream of the device
+    np.testing.assert_array_equal(taken, X.astype(dtype))
+    copy = stax.numpy.from_dlpack(foreign, copy=True)
+    assert copy.address != own.address
+    del own, foreign
+    assert fake.used(cuda) == 2 * X.astype(dtype).nbytes  # the capsule's taker keeps it
+    del taken, copy
+    assert fake.used(cuda) == 0
+
+
+def test_dlpack_between_numpy_and_a_device(cuda):
+    y = put(X)
+    np.testing.assert_array_equal(np.from_dlpack(y, device="cpu"), X)
+    np.testing.assert_array_equal(stax.from_dlpack(y, device="cpu"), X)
+    assert stax.from_dlpack(y) is y
+    assert stax.from_dlpack(X).base is not None  # on the CPU NumPy shares
+    with pytest.raises(BufferError, match="by a copy only"):
+        np.from_dlpack(y, device="cpu", copy=False)
+    with pytest.raises(DeviceError, match="this array is not on a device"):
+        stax.from_dlpack(X, device="cuda")
+
+
+def test_what_dlpack_cannot_share(cuda):
+    own = put(X)
+    with pytest.raises(DeviceError, match=r"not row-major \(strides \(1, 3\)\)"):
+        stax.from_dlpack(Foreign(own, strides=(1, 3)))
+    small = Foreign(put(X[:1]), address=own.address + 4)
+    np.testing.assert_array_equal(stax.from_dlpack(small), X.ravel()[None, 1:5])
+    with pytest.raises(DeviceError, match="not aligned"):
+        stax.from_dlpack(small, copy=False)
+    wide = dlpack._Type(5, 64, 1)  # complex
+    with pytest.raises(DtypeError, match="type code 5 with 64 bits"):
+        dlpack._dtype_of(wide)
+
+
+def test_programs_take_arrays_of_other_libraries_as_they_lie(cuda):
+    own = put(X)
+    before = fake.used(cuda)
+    stax.device_put(Foreign(own), "cuda")
+    assert fake.used(cuda) == before
+
+
+def test_pinned_memory_is_used_again(cuda):
+    machine = device.machine(0)
+    big = np.arange(40_000, dtype=np.float64)
+    for _ in range(20):
+        y = put(big)
+        big[:] += 1  # the copy was taken already
+        np.testing.assert_array_equal(y.to_numpy(), big - 1)
+    assert cuda.fake_live_pinned() <= 3
+    kept = [put(big).to_numpy() for _ in range(3)]
+    assert len({a.ctypes.data for a in kept}) == 3
+    part = kept[0][5:9]
+    expected = part.copy()
+    del kept
+    for _ in range(5):
+        put(big * 0).to_numpy()
+    np.testing.assert_array_equal(part, expected)  # a view keeps its memory
+    held = machine.pinned.held
+    cuda.fake_late(3)
+    for _ in range(4):
+        put(big)  # copies that are not done yet keep their blocks
+    assert machine.pinned.held > held
+    assert cuda.fake_fault() == b""
+
+
+def test_copies_beyond_the_pinned_memory_wait(cuda, monkeypatch):
+    monkeypatch.setattr(pinned, "MOST_BYTES", 4096)
+    big = np.arange(40_000, dtype=np.float64)
+    np.testing.assert_array_equal(put(big).to_numpy(), big)
+    assert cuda.fake_live_pinned() == 0
+
+
+def test_two_devices(cuda):
+    cuda.fake_set(2, 12040, 1 << 30)
+    assert [str(d) for d in stax.devices("cuda")] == ["CudaDevice(id=0)", "CudaDevice(id=1)"]
+    x, y = stax.device_put(X, stax.devices("cuda")[1]), put(X)
+    assert (x.device, y.device) == ("cuda:1", "cuda:0")
+    for _ in range(3):  # contexts alternate
+        np.testing.assert_array_equal(x, X)
+        np.testing.assert_array_equal(put(x, 0), X)
+        np.testing.assert_array_equal(put(y, 1), X)
+    assert cuda.fake_fault() == b""
 
 
 def test_device_put_and_get(cuda):

@@ -229,6 +229,9 @@ class InterpretedMachine:
     def upload(self, address, array):
         ctypes.memmove(address, array.ctypes.data, array.nbytes)
 
+    def host_array(self, shape, dtype):
+        return np.empty(shape, dtype)
+
     def download(self, array, address):
         ctypes.memmove(array.ctypes.data, address, array.nbytes)
 

@@ -8,18 +8,15 @@ copies; NumPy gets a copy through `__array__`; other libraries share the memory 
 
 from __future__ import annotations
 
-import ctypes
 import math
 from typing import Any
 
 import numpy as np
 
+from stax.backends.triton import dlpack
 from stax.backends.triton.device import ALIGNMENT, CudaDevice, Machine, machine
 from stax.dtypes import DType
 from stax.errors import DeviceError, DtypeError
-
-CUDA = 2  # DLPack's number for the platform
-_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 
 
 class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
@@ -75,7 +72,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
         """A copy in the memory of the process; waits for the value to be computed."""
-        out = np.empty(self.shape, self.dtype)
+        out = self._machine.host_array(self.shape, self.dtype)
         self._machine.download(out, self.address)
         return out
 
@@ -138,12 +135,32 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         }
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return CUDA, self._machine.index
+        return dlpack.CUDA, self._machine.index
 
-    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
-        """A capsule that shares the memory; the value is computed before it is returned."""
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A capsule that shares the memory; the value is computed before it is returned.
+
+        Asked for the CPU's memory (`numpy.from_dlpack(x, device="cpu")`), a copy.
+        """
+        if dl_device is not None and dl_device[0] == dlpack.CPU:
+            if copy is False:
+                raise BufferError("an array on a device reaches the CPU by a copy only")
+            return self.to_numpy().__dlpack__(max_version=max_version)
+        if dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError(f"the array is on {self.device}, not on DLPack's {dl_device}")
+        if copy:
+            fresh = _copied(self._machine, self.address, self.shape, self.dtype)
+            return fresh.__dlpack__(max_version=max_version)
         self._machine.synchronize()
-        return _capsule(self)
+        tensor = dlpack.Tensor(self.address, self._machine.index, self.shape, self.dtype)
+        return dlpack.capsule(tensor, self, max_version)
 
     def __del__(self) -> None:
         if getattr(self, "_owned", False):
@@ -155,15 +172,16 @@ def put(value: Any, index: int = 0) -> DeviceArray:
 
     Raises:
       DeviceError: there is no such device, or the array is on another one.
+      DtypeError: arrays of that type cannot be on a device.
     """
     on = machine(index)
     if isinstance(value, DeviceArray):
         if value.machine is on:
             return value
         return put(value.to_numpy(), index)
-    interface = getattr(value, "__cuda_array_interface__", None)
-    if interface is not None:
-        return _shared(value, interface, on)
+    if is_on_device(value):
+        found = shared(value)
+        return found if found.machine is on else put(found.to_numpy(), index)
     array = np.ascontiguousarray(value).reshape(np.shape(value))
     if array.dtype.kind not in "iufb" and array.dtype.name != "bfloat16":
         raise DtypeError(f"arrays of {array.dtype} cannot be put on {on.name}")
@@ -172,110 +190,68 @@ def put(value: Any, index: int = 0) -> DeviceArray:
     return DeviceArray(on, address, array.shape, array.dtype)
 
 
-def _shared(value: Any, interface: dict[str, Any], on: Machine) -> DeviceArray:
-    """Memory of another library; copied when it is not dense or not aligned."""
-    shape, dtype = tuple(interface["shape"]), np.dtype(interface["typestr"])
-    address = int(interface["data"][0])
-    expected = tuple(int(s) for s in np.empty(shape, np.bool_).strides)
-    expected = tuple(s * dtype.itemsize for s in expected)
-    strides = interface.get("strides")
-    if strides is not None and tuple(strides) != expected:
+def is_on_device(value: Any) -> bool:
+    """Whether an object of another library says that its memory is a CUDA device's."""
+    where = getattr(value, "__dlpack_device__", None)
+    if where is not None:
+        return int(where()[0]) in dlpack.ON_CUDA
+    return hasattr(value, "__cuda_array_interface__")
+
+
+def shared(value: Any, copy: bool | None = None) -> DeviceArray:
+    """The memory of another library's array on a device, kept alive; no element is copied.
+
+    It is copied if `copy` asks for it, or if its address is not a multiple of 16 bytes.
+
+    Raises:
+      DeviceError: the array is not row-major, or would have to be copied against `copy=False`.
+      DtypeError: there is no such type here.
+    """
+    if isinstance(value, DeviceArray):
+        return _copied(value.machine, value.address, value.shape, value.dtype) if copy else value
+    if hasattr(value, "__dlpack_device__"):
+        on = machine(int(value.__dlpack_device__()[1]))
+        tensor, keep = dlpack.taken(value, on.stream_address if isinstance(on, CudaDevice) else 0)
+        shape, dtype, address = tensor.shape, tensor.dtype, tensor.address
+        strides = tensor.strides
+    else:
+        interface: dict[str, Any] = value.__cuda_array_interface__
+        on, keep = machine(0), value
+        shape = tuple(map(int, interface["shape"]))
+        dtype = np.dtype(interface["typestr"])
+        address, strides = int(interface["data"][0]), interface.get("strides")
+        if strides is not None:
+            strides = tuple(s // dtype.itemsize for s in strides)
+        if interface.get("stream") is not None and isinstance(on, CudaDevice):
+            on.wait_for(int(interface["stream"]))
+    if strides is not None and 0 not in shape and not _is_dense(shape, strides):
         raise DeviceError(
             f"the array of shape {shape} on the device is not row-major (strides {strides})",
             hint="make it contiguous first",
         )
-    if address % ALIGNMENT:
-        nbytes = math.prod(shape) * dtype.itemsize
-        fresh = on.allocate(nbytes, f"array {dtype}{list(shape)}")
-        on.copy(fresh, address, nbytes)
-        return DeviceArray(on, fresh, shape, dtype)
-    return DeviceArray(on, address, shape, dtype, owned=False, keep=value)
+    if copy or address % ALIGNMENT:
+        if copy is False:
+            raise DeviceError(
+                f"the array at {address:#x} is not aligned to {ALIGNMENT} bytes, so it is copied",
+                hint="leave copy= open",
+            )
+        fresh = _copied(on, address, shape, dtype)
+        on.synchronize()  # the memory is its owner's again
+        return fresh
+    return DeviceArray(on, address, shape, dtype, owned=False, keep=keep)
 
 
-# ---------------------------------------------------------------------------------- DLPack
-
-
-class _Device(ctypes.Structure):
-    _fields_ = (("kind", ctypes.c_int32), ("index", ctypes.c_int32))
-
-
-class _Type(ctypes.Structure):
-    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device", _Device),
-        ("ndim", ctypes.c_int32),
-        ("dtype", _Type),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("offset", ctypes.c_uint64),
-    )
-
-
-class _Managed(ctypes.Structure):
-    pass
-
-
-_DELETER = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
-_Managed._fields_ = (
-    ("tensor", _Tensor),
-    ("context", ctypes.c_void_p),
-    ("deleter", _DELETER),
-)
-_exported: dict[int, tuple[Any, ...]] = {}
-
-
-def _forget(pointer: Any) -> None:
-    _exported.pop(ctypes.addressof(pointer.contents), None)
-
-
-_delete = _DELETER(_forget)
-
-
-_NAME = b"dltensor"
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype = ctypes.py_object
-_new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-_is_capsule = ctypes.pythonapi.PyCapsule_IsValid
-_is_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype = ctypes.c_void_p
-_capsule_pointer.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
-
-
-def _abandoned(capsule: Any) -> None:
-    """A capsule that nobody took gives its tensor back."""
-    if capsule and _is_capsule(capsule, _NAME):
-        _exported.pop(_capsule_pointer(capsule, _NAME), None)
-
-
-_drop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_abandoned)
-
-
-def _capsule(array: DeviceArray) -> Any:
-    shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
-    steps, step = [], 1
-    for n in reversed(array.shape):
-        steps.append(step)
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    step = 1
+    for n, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if n != 1 and stride != step:
+            return False
         step *= n
-    strides = (ctypes.c_int64 * max(array.ndim, 1))(*reversed(steps))
-    code = 4 if array.dtype.name == "bfloat16" else _CODES[array.dtype.kind]
-    managed = _Managed(
-        _Tensor(
-            array.address,
-            _Device(CUDA, array.machine.index),
-            array.ndim,
-            _Type(code, 8 * array.dtype.itemsize, 1),
-            shape,
-            strides,
-            0,
-        ),
-        None,
-        _delete,
-    )
-    address = ctypes.addressof(managed)
-    _exported[address] = (managed, shape, strides, array)
-    return _new_capsule(address, _NAME, ctypes.cast(_drop, ctypes.c_void_p))
+    return True
+
+
+def _copied(on: Machine, address: int, shape: tuple[int, ...], dtype: DType) -> DeviceArray:
+    nbytes = math.prod(shape) * dtype.itemsize
+    fresh = on.allocate(nbytes, f"array {dtype}{list(shape)}")
+    on.copy(fresh, address, nbytes)
+    return DeviceArray(on, fresh, shape, dtype)

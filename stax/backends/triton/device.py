@@ -8,6 +8,7 @@ inhabitants.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ import numpy as np
 from stax.backends.triton.build import Image, image_of
 from stax.backends.triton.driver import OUT_OF_MEMORY, Driver, driver, ffi
 from stax.backends.triton.kernel import KernelSource
+from stax.backends.triton.pinned import PinnedMemory
 from stax.errors import DeviceError
 
 MAJOR, MINOR = 75, 76  # attributes: compute capability
@@ -28,6 +30,11 @@ NON_BLOCKING = 1
 CAPTURE_RELAXED = 2
 ALIGNMENT = 16
 DEFAULT_SHARED = 48 * 1024
+PINNED_FROM = 64 * 1024  # bytes of a result from which pinned memory is faster
+
+
+# The device whose context is current in a thread.
+_current = threading.local()
 
 
 class Function(Protocol):
@@ -52,6 +59,9 @@ class Machine(Protocol):
 
     def upload(self, address: int, array: np.ndarray[Any, Any]) -> None:
         """Copy a contiguous array to the device."""
+
+    def host_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """An array in the process for `download` to fill."""
 
     def download(self, array: np.ndarray[Any, Any], address: int) -> None:
         """Copy from the device and wait for it."""
@@ -152,7 +162,6 @@ class CudaDevice:
         context = ffi.new("CUcontext *")
         call("cuDevicePrimaryCtxRetain", context, self._handle)
         self._context = context[0]
-        self._thread = threading.local()
         self.enter()
         stream = ffi.new("CUstream *")
         call("cuStreamCreate", stream, NON_BLOCKING)
@@ -164,6 +173,7 @@ class CudaDevice:
         keep = ffi.new("uint64_t *", 2**63)
         call("cuMemPoolSetAttribute", self._pool, RELEASE_THRESHOLD, keep)
         self.launcher = drive.function("cuLaunchKernel")
+        self.pinned = PinnedMemory(drive)
         self.live: dict[int, tuple[int, str]] = {}
         self._kept: dict[int, list[int]] = {}  # freed blocks by size, the last freed last
         self._functions: dict[str, CudaFunction] = {}
@@ -180,9 +190,9 @@ class CudaDevice:
 
     def enter(self) -> None:
         """Make the device's context current in this thread."""
-        if not getattr(self._thread, "entered", False):
+        if getattr(_current, "device", None) is not self:
             self.driver.call("cuCtxSetCurrent", self._context)
-            self._thread.entered = True
+            _current.device = self
 
     # ------------------------------------------------------------------ memory
 
@@ -249,11 +259,34 @@ class CudaDevice:
                 self._kept.setdefault(max(found[0], 1), []).append(address)
 
     def upload(self, address: int, array: np.ndarray[Any, Any]) -> None:
-        """Copy a contiguous array to the device; the array may be changed afterwards."""
-        if array.nbytes:
-            self.enter()
+        """Copy a contiguous array to the device; the array may be changed afterwards.
+
+        It is copied to pinned memory first, from which the device takes it beside other work.
+        """
+        nbytes = array.nbytes
+        if not nbytes:
+            return
+        self.enter()
+        staged = self.pinned.take(nbytes)
+        if staged is None:
             source = ffi.cast("void *", array.ctypes.data)
-            self.driver.call("cuMemcpyHtoDAsync_v2", address, source, array.nbytes, self.stream)
+            self.driver.call("cuMemcpyHtoDAsync_v2", address, source, nbytes, self.stream)
+            self.synchronize()  # the array may be pinned: then the call does not wait
+            return
+        size, place = staged
+        ctypes.memmove(place, array.ctypes.data, nbytes)
+        source = ffi.cast("void *", place)
+        try:
+            self.driver.call("cuMemcpyHtoDAsync_v2", address, source, nbytes, self.stream)
+        finally:
+            self.pinned.give_after(size, place, self.stream)
+
+    def host_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """An array in the process that `download` fills fastest: pinned where that pays."""
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        self.enter()
+        found = self.pinned.array(shape, dtype) if nbytes >= PINNED_FROM else None
+        return np.empty(shape, dtype) if found is None else found
 
     def download(self, array: np.ndarray[Any, Any], address: int) -> None:
         """Copy from the device and wait for it."""
@@ -262,6 +295,11 @@ class CudaDevice:
             target = ffi.cast("void *", array.ctypes.data)
             self.driver.call("cuMemcpyDtoHAsync_v2", target, address, array.nbytes, self.stream)
         self.synchronize()
+
+    def wait_for(self, stream: int) -> None:
+        """Wait for the work on a stream of another library."""
+        self.enter()
+        self.driver.call("cuStreamSynchronize", ffi.cast("CUstream", stream))
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device."""

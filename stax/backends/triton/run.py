@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.triton.array import DeviceArray, put
+from stax.backends.triton.array import DeviceArray, is_on_device, shared
 from stax.backends.triton.build import cached_image, image_of, shared_limit, target_of
 from stax.backends.triton.cublas import Cublas, routine
 from stax.backends.triton.device import Function, Machine, installed, machine
@@ -69,6 +69,7 @@ class TritonProgram:
         self._seen: dict[tuple[int, ...], int] = {}
         self._lock = threading.Lock()
         self._spaces: dict[int, LoopSpace] = {}
+        self._elsewhere: dict[int, TritonProgram] = {}
         self._capturable = not source.calls_host
         self._results = [(b.nbytes, result_label(b), b.shape, b.dtype) for b in source.outputs]
         target_of(device)
@@ -125,7 +126,16 @@ class TritonProgram:
     # ------------------------------------------------------------------ a run
 
     def run(self, values: Sequence[Any]) -> list[DeviceArray]:
-        """Run on values of the program's types; returns fresh arrays on the device."""
+        """Run on values of the program's types; returns fresh arrays on the device.
+
+        The arguments say where: values in the memory of the process are copied to the device of
+        the others, device 0 if there are none.
+        """
+        values = [shared(v) if _is_foreign(v) else v for v in values]
+        places = {v.machine.index for v in values if isinstance(v, DeviceArray)}
+        own = 0 if self._machine is None else self._machine.index
+        if len(places) == 1 and places != {own}:
+            return self._on(*places).run(values)
         on, source = self.machine, self.source
         given = [self._placed(v, b) for v, b in zip(values, source.inputs, strict=True)]
         if not self._constants:
@@ -150,19 +160,27 @@ class TritonProgram:
                     on.free(address)
         return outs
 
+    def _on(self, index: int) -> TritonProgram:
+        """The program on another device."""
+        with self._lock:
+            found = self._elsewhere.get(index)
+            if found is None:
+                on = machine(index)
+                found = TritonProgram(self.source, on.name, self._timings, on)
+                self._elsewhere[index] = found
+            return found
+
     def _placed(self, value: Any, buffer: Buffer) -> DeviceArray:
         """An argument on the device."""
         on = self.machine
         if isinstance(value, DeviceArray):
             if value.machine is not on:
                 raise DeviceError(
-                    f"argument {buffer.name} is on {value.device}, the program runs on device "
+                    f"argument {buffer.name} is on {value.device}, another one on device "
                     f"{on.index}",
-                    hint="move it with stax.device_put",
+                    hint="move it with stax.device_put; a program runs on one device",
                 )
             return value
-        if hasattr(value, "__cuda_array_interface__"):
-            return put(value, on.index)
         array = np.ascontiguousarray(value, buffer.dtype).reshape(buffer.shape)
         return put_on(on, array)
 
@@ -235,6 +253,10 @@ def put_on(on: Machine, array: np.ndarray[Any, Any]) -> DeviceArray:
     address = on.allocate(dense.nbytes, f"array {dense.dtype}{list(dense.shape)}")
     on.upload(address, dense)
     return DeviceArray(on, address, dense.shape, dense.dtype)
+
+
+def _is_foreign(value: Any) -> bool:
+    return not isinstance(value, DeviceArray | np.ndarray | np.generic) and is_on_device(value)
 
 
 def result_label(buffer: Buffer) -> str:
