@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stax.dtypes import WEAK_DTYPES, DType, short_name, tangent_dtype
+from stax.errors import DtypeError
 
 
 class Aval:
@@ -86,9 +87,30 @@ def aval_of(value: Any) -> Aval:
     if weak is not None:
         return Aval((), weak, True)
     if isinstance(value, np.ndarray | np.generic):
+        check_meaning(value)
         return Aval(value.shape, _native(value.dtype))
     array = np.asarray(value)
     return Aval(array.shape, _native(array.dtype))
+
+
+# Subclasses whose operations mean something else than an array's: their meaning would be lost.
+_OF_THEIR_OWN: dict[type[Any], tuple[str, str]] = {
+    np.ma.MaskedArray: ("mask", "pass x.filled(0) and the mask x.mask as arrays of their own"),
+    np.matrix: ("matrix product for `*`", "pass np.asarray(x) and write x @ y"),
+}
+
+
+def check_meaning(array: Any) -> None:
+    """Raise DtypeError for an array whose class gives its operations another meaning."""
+    if type(array) is np.ndarray:
+        return
+    for kind, (what, hint) in _OF_THEIR_OWN.items():
+        if isinstance(array, kind):
+            raise DtypeError(
+                f"a {type(array).__name__} cannot be traced: its {what} would be lost",
+                operands=[f"{type(array).__name__} {Aval(array.shape, array.dtype)}"],
+                hint=hint,
+            )
 
 
 def _native(dtype: DType) -> DType:

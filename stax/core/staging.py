@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.core.aval import Aval, aval_of
+from stax.core.aval import Aval, aval_of, check_meaning
 from stax.core.graph import Atom, Eqn, Graph, Literal, Var
 from stax.core.primitive import Primitive
 from stax.core.source import user_source
@@ -97,6 +97,7 @@ class StagingTrace(Trace):
         if isinstance(value, bool | int | float | complex | np.generic):
             return Literal(value)
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        check_meaning(array)
         if not is_supported(array.dtype.newbyteorder("=")):
             raise DtypeError(
                 f"{type(value).__name__} {value!r:.60} is neither an array of numbers nor a number",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.core.aval import aval_of
+from stax.core.aval import aval_of, check_meaning
 from stax.core.source import user_source
 from stax.core.trace import EVAL, STATE, Tracer
 from stax.dtypes import (
@@ -58,6 +58,7 @@ def array_like(value: Any, op: str) -> Any:
         if isinstance(value, list | tuple) and has_nested_tracer(value):
             return nested_array(value)
         value = np.asarray(value)
+    check_meaning(value)
     if not is_supported(value.dtype) and not is_supported(value.dtype.newbyteorder("=")):
         raise DtypeError(
             f"values of dtype {value.dtype} cannot be traced", op=op, where=user_source() or None

@@ -490,12 +490,18 @@ def _static_arguments(
 def _checked_aval(leaf: Any, fun: Any, tree: Any) -> Aval:
     if isinstance(leaf, _VALUES):
         aval = aval_of(leaf)
-        if is_supported(aval.dtype):
+        too_large = type(leaf) is int and not -(1 << 63) <= leaf < 1 << 63
+        if is_supported(aval.dtype) and not too_large:
             return aval
     elif hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
         return Aval(tuple(leaf.shape), np.dtype(leaf.dtype))
     paths, _ = tree_flatten_with_path(tree)
     where = next((keystr(p[1:]) for p, v in paths if v is leaf), "?")
+    if type(leaf) is int:
+        raise DtypeError(
+            f"argument {where} of {fun!r} is {leaf}, which no 64-bit integer holds",
+            hint="pass a float, np.uint64(n) below 2**64, or make the argument static",
+        )
     got = getattr(leaf, "dtype", None)
     if got is not None:
         raise DtypeError(f"argument {where} of {fun!r} has dtype {got}, which cannot be traced")
