@@ -17,14 +17,16 @@ from stax.core.aval import Aval, aval_of
 from stax.core.functionalize import mark_arguments
 from stax.core.graph import Graph, Var
 from stax.core.primitive import COMPOSED, Primitive, Recompute
-from stax.core.staging import frees_after, lift_constants, stage
+from stax.core.staging import eval_graph, frees_after, lift_constants, stage
 from stax.core.trace import EVAL, STATE, bind, bind1, tagged, use_trace
 from stax.errors import ConfigurationError, StaticArgumentError
 from stax.primitives.families_arrays import linear_shape_op
 from stax.pytree import PyTreeDef, tree_flatten, tree_unflatten
 from stax.transforms.arguments import check_leaves, name_of, normalized_argnums
+from stax.transforms.budget import budget_bytes
 from stax.transforms.calls import eval_call, graph_avals, graph_cost, is_zero, transpose_call
 from stax.transforms.control_graphs import without_jit
+from stax.transforms.jit_call import saving_graphs
 from stax.transforms.jvp import jvp_graph
 from stax.transforms.linearize import LinearizeTrace
 from stax.transforms.simplify import has_effect
@@ -38,23 +40,30 @@ def _checkpoint_jvp(primals: Any, outs: Any, tangents: Any, /, **params: Any) ->
     nonzero = [not is_zero(t) for t in tangents]
     graph, marks = jvp_graph(params["graph"], nonzero)
     given = [t for t in tangents if not is_zero(t)]
-    found = bind(checkpoint_p, *primals, *given, graph=graph, policy=params["policy"])
+    found = bind(checkpoint_p, *primals, *given, graph=graph, **_rules(params))
     rest = iter(found[len(marks) :])
     return found[: len(marks)], [next(rest) if m else None for m in marks]
 
 
 def _checkpoint_batch(args: Any, dims: Any, /, *, size: int, axis_name: Any, **params: Any) -> Any:
     graph, out_dims = batch_graph(params["graph"], dims, size, axis_name)
-    return bind(checkpoint_p, *args, graph=graph, policy=params["policy"]), out_dims
+    return bind(checkpoint_p, *args, graph=graph, **_rules(params)), out_dims
+
+
+def _rules(params: dict[str, Any]) -> dict[str, Any]:
+    """What the user says is kept."""
+    return {"policy": params["policy"], "budget": params["budget"]}
 
 
 def _checkpoint_linearize(
     trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     graph, policy = params["graph"], params["policy"]
+    if params["budget"] is not None:
+        return _linearize_within(trace, primals, tangents, params)
     saved = _saved_values(graph, policy)
     forward = graph.replace(outputs=[*graph.outputs, *saved]) if saved else graph
-    results = bind(checkpoint_p, *primals, graph=forward, policy=policy)
+    results = bind(checkpoint_p, *primals, graph=forward, **_rules(params))
     count = len(graph.outputs)
     known = dict(zip(saved, results[count:], strict=True))
     staging = trace.tangents
@@ -62,6 +71,22 @@ def _checkpoint_linearize(
     with use_trace(inner), tagged(region=next(_regions)):
         outs = _rerun(inner, graph, inner.wrap(primals, tangents), known)
         return results[:count], [inner.tangent_of(v) for v in outs]
+
+
+def _linearize_within(
+    trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The rule with a budget: what is kept is the cheapest save set of that size."""
+    active = [not is_zero(t) for t in tangents]
+    parts = saving_graphs(params["graph"], active, params["budget"])
+    forward, tangent, sources, in_mask, out_mask = parts
+    results = bind(checkpoint_p, *primals, graph=forward, **_rules(params))
+    n = len(forward.inputs)
+    residuals = [primals[k] if k < n else results[k - n] for k in sources]
+    given = [t for t, m in zip(tangents, in_mask, strict=True) if m]
+    with use_trace(trace.tangents), tagged(region=next(_regions)):
+        found = iter(eval_graph(tangent, [*residuals, *given]))
+    return results[: len(out_mask)], [next(found) if m else None for m in out_mask]
 
 
 def _saved_values(graph: Graph, policy: Policy | None) -> list[Var]:
@@ -127,6 +152,7 @@ def checkpoint(
     fun: Callable[..., Any],
     *,
     policy: Policy | None = None,
+    memory_budget: int | float | str | None = None,
     static_argnums: int | Sequence[int] = (),
     prevent_cse: bool = True,
     concrete: bool = False,
@@ -135,13 +161,16 @@ def checkpoint(
 
     Args:
       policy: says which results may be kept all the same; see `checkpoint_policies`.
+      memory_budget: instead of a policy, how much may be kept: bytes, text such as "512MiB", or a
+        fraction in (0, 1] of all that the backward pass reads; chosen to recompute least.
       static_argnums: arguments passed as they are, such as flags.
       prevent_cse: accepted for compatibility; recomputations are never merged.
       concrete: accepted for compatibility.
 
     Raises:
-      ConfigurationError: the policy is not a function, or `fun` calls back with an effect and
-        uses the result.
+      ConfigurationError: the policy is not a function, there is a budget as well, or `fun` calls
+        back with an effect and uses the result.
+      MemoryBudgetError: when it is differentiated: not so little can be kept.
 
     >>> f = checkpoint(lambda x: np.sin(np.sin(x)))
     """
@@ -151,6 +180,13 @@ def checkpoint(
             f"checkpoint: policy={policy!r} is not a policy",
             hint=f"take one of stax.checkpoint_policies: {names}",
         )
+    if policy is not None and memory_budget is not None:
+        raise ConfigurationError(
+            "checkpoint: both a policy and a memory_budget say what is kept",
+            hint="give one of them",
+        )
+    if memory_budget is not None:
+        budget_bytes(memory_budget, 0)  # refuses nonsense at once
     statics = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @functools.wraps(fun)
@@ -177,7 +213,9 @@ def checkpoint(
         staged = stage(flat, [aval_of(v) for v in leaves], name=name_of(fun))
         graph, consts = lift_constants(without_jit(staged))
         _check_effects(graph)
-        outs = bind(checkpoint_p, *consts, *leaves, graph=graph, policy=policy)
+        outs = bind(
+            checkpoint_p, *consts, *leaves, graph=graph, policy=policy, budget=memory_budget
+        )
         return tree_unflatten(trees[-1], outs)
 
     return checkpointed

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import stax
-from stax.errors import MutationError
+from stax.errors import ConfigurationError, MutationError
 from stax.transforms.linearize import BORROWED_BYTES
+from tests.budget.models import chain
 
 X = np.ones((8, 16)) / 3
 W = np.ones((16, 32)) / 5
@@ -70,3 +71,59 @@ def test_the_arena_of_a_checkpointed_training_step_is_two_and_a_half_times_small
         return stax.jit(stax.value_and_grad(f)).lower(ws, x).source.plan.nbytes
 
     assert peak(block) >= 2.5 * peak(stax.checkpoint(block))
+
+
+def test_a_region_keeps_no_more_than_its_budget():
+    f, args = chain(depth=6, rows=128, width=32)
+    state = 128 * 32 * 4
+    want = stax.grad(f, (0, 1))(*args)
+    for budget, most in ((6 * state, 6 * state), ("48KiB", 48 * 1024), (0.2, 0.2 * 13 * state)):
+        region = stax.checkpoint(f, memory_budget=budget)
+        for gradient in (stax.grad(region, (0, 1)), stax.jit(stax.grad(region, (0, 1)))):
+            for a, b in zip(gradient(*args), want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        graph = stax.make_ir(lambda *a, r=region: stax.vjp(r, *a)[1](np.float32(1)))(*args)
+        forward = next(e for e in graph.eqns if e.op == "checkpoint")
+        assert sum(v.aval.nbytes for v in forward.outputs[1:]) <= most
+    twice = stax.grad(lambda w: stax.grad(stax.checkpoint(f, memory_budget=0.5))(w, args[1]).sum())
+    np.testing.assert_allclose(
+        twice(args[0]), stax.grad(lambda w: stax.grad(f)(w, args[1]).sum())(args[0]), rtol=1e-3
+    )
+    mapped = stax.vmap(stax.checkpoint(lambda x: np.sin(np.sin(x)), memory_budget="1KiB"))
+    x = np.linspace(0, 1, 8)
+    np.testing.assert_allclose(
+        stax.grad(lambda x: mapped(x).sum())(x), np.cos(np.sin(x)) * np.cos(x), rtol=1e-12
+    )
+
+
+def test_budgets_of_regions_lower_the_peak_of_the_whole():
+    ws = np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32) / 6
+    x = np.ones((128, 32), np.float32)
+    state = x.nbytes
+
+    def part(x, w):
+        for _ in range(4):
+            x = np.tanh(x @ w)
+        return x
+
+    def loss(w, x, budget):
+        for _ in range(4):
+            x = stax.checkpoint(part, memory_budget=budget)(x, w)
+        return (x * x).sum()
+
+    want = stax.grad(lambda w: loss(w, x, None))(ws)
+    peaks = []
+    for budget in (4 * state, 2 * state, 0):
+        gradient = stax.jit(stax.grad(lambda w, b=budget: loss(w, x, b)))
+        np.testing.assert_allclose(gradient(ws), want, rtol=1e-3, atol=1e-3)
+        peaks.append(gradient.lower(ws).peak_bytes)
+    assert peaks[0] > peaks[1] > peaks[2]
+    assert peaks[2] <= 0.6 * peaks[0]
+
+
+def test_nonsense_budgets_of_regions():
+    f = lambda x: np.sin(x)
+    with pytest.raises(ConfigurationError, match="not a budget"):
+        stax.checkpoint(f, memory_budget="lots")
+    with pytest.raises(ConfigurationError, match="both"):
+        stax.checkpoint(f, policy=lambda *a, **k: True, memory_budget=0.5)
