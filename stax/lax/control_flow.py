@@ -27,6 +27,7 @@ from stax.errors import (
     StaticArgumentError,
     StaxError,
 )
+from stax.lax.bounded import bounded_loop, checked_bound
 from stax.lax.concrete_loops import (
     ConcreteCarry,
     Settle,
@@ -210,18 +211,43 @@ def _scan_in_chunks(f: Function, init: Any, xs: Any, steps: int, reverse: bool) 
     return carry, tree_map(lambda a, b: concatenate([a, b], 0), *pair)
 
 
-def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
+def while_loop(
+    cond_fun: Function,
+    body_fun: Function,
+    init_val: Any,
+    *,
+    max_steps: int | None = None,
+    slots: int | None = None,
+) -> Any:
     """The carry after `body_fun` was applied as long as `cond_fun(carry)` holds.
 
-    It runs backwards in no derivative; `jvp` and `jacfwd` work. See `fori_loop` and `scan`.
+    Without a bound it runs backwards in no derivative; `jvp` and `jacfwd` work.  See `fori_loop`
+    and `scan`.
+
+    Args:
+      max_steps: the loop ends after so many steps, whatever the condition says.  Such a loop can
+        be differentiated in reverse mode, too: the backward pass keeps some carries, computes the
+        steps between them again, and takes time for the steps that were made.
+      slots: how many carries are kept at once, about `2 * sqrt(max_steps)` by default.  With fewer
+        slots the steps are computed more often, each at most once more for each time that the
+        root of `max_steps` is taken.
 
     Raises:
+      StaticArgumentError: `max_steps` or `slots` are not positive whole numbers, or the slots too
+        few.
       PytreeError, ShapeError, DtypeError: the carry changes its structure or types, or the
         condition is not a boolean scalar.
 
     >>> while_loop(lambda v: v < 100, lambda v: v * 2, 3)
     192
+    >>> while_loop(lambda v: v < 100, lambda v: v * 2, 3, max_steps=4)
+    48
     """
+    if slots is not None and max_steps is None:
+        raise StaticArgumentError(
+            "while_loop: slots need max_steps, the bound of the loop", where=user_source() or None
+        )
+    shape = None if max_steps is None else checked_bound(max_steps, slots)
     leaves, tree = tree_flatten(init_val)
     check_leaves(leaves, "the initial value of while_loop")
     treedef = tree_structure((init_val,))
@@ -245,10 +271,15 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
         if STATE.trace is not EVAL:
             raise
         state = ConcreteCarry(leaves, tree, _settling(init_val, "while_loop", name_of(body_fun)))
-        while _holds(cond_fun, state.value()):
+        left = math.inf if max_steps is None else max_steps
+        while left > 0 and _holds(cond_fun, state.value()):
             state.advance(flat(state.value()))
+            left -= 1
         return tree_unflatten(tree, finished(state.leaves, leaves))
     _check_condition(test.graph.out_avals, cond_fun)
+    if shape is not None and max_steps is not None:
+        outs = bounded_loop(test, body, values, max_steps, shape, (while_loop, scan))
+        return tree_unflatten(tree, finished(outs, leaves))
     outs = bind(
         while_p,
         *test.consts,

@@ -131,8 +131,8 @@ def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
         op="while_loop",
         operands=[str(a.aval if isinstance(a, Linear) else aval_of(a)) for a in args],
         where=STATE.source,
-        hint="use fori_loop with static bounds or scan, which can be run backwards, or forward "
-        "mode (jvp, jacfwd)",
+        hint="give while_loop a bound, max_steps=; use fori_loop with static bounds or scan; or "
+        "forward mode (jvp, jacfwd)",
     )
 
 
