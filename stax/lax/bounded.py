@@ -51,7 +51,7 @@ def tree_shape(max_steps: int, slots: int | None) -> tuple[int, int]:
 
 def _root(n: int, degree: int) -> int:
     """The least whole number whose power is at least `n`, and at least 1."""
-    k = max(round(n ** (1 / degree)) - 1, 1)
+    k = max(int(float(n) ** (1.0 / degree)) - 1, 1)
     while k**degree < n:
         k += 1
     return k
