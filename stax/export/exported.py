@@ -109,6 +109,16 @@ class Exported:
         """The same as `call`."""
         return self._dispatcher(*args, **kwargs)
 
+    def as_text(self, stage: str = "graph") -> str:
+        """What it computes: "graph", the operations after simplification, or "source", the C text.
+
+        Raises:
+          ConfigurationError: another stage.
+        """
+        if stage not in ("graph", "source"):
+            raise ConfigurationError(f"stage={stage!r} is not one of 'graph', 'source'")
+        return self._unit.text if stage == "graph" else self._unit.image.text
+
     def serialize(self, vjp_order: int | None = None) -> bytes:
         """The bytes of the file that `save` writes.
 

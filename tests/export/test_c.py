@@ -18,6 +18,7 @@ from stax import errors
 from stax.backends.c.gemm import find_blas
 from stax.backends.c.lapack import _NAMINGS as lapack_namings
 from stax.backends.c.lapack import lapack_table
+from tests.programs import random_program
 
 COMPILER = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
@@ -188,6 +189,19 @@ def test_flags_change_no_more_than_the_order_of_sums(flags: list[str], tmp_path:
     found = ran(compiled(exported, tmp_path, flags), exported, LAYER)
     for a, b in zip(found, stax.tree.leaves(stax.jit(layer)(*LAYER)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", range(4))
+def test_random_programs_loaded_and_in_c(seed: int, tmp_path: Path) -> None:
+    program = random_program(seed + 70_000, scalar=False)
+    expected = stax.jit(program.fn)(*program.args)
+    exported = stax.export(program.fn)(*program.args)
+    loaded = stax.export.deserialize(exported.serialize()).call(*program.args)
+    found = ran(compiled(exported, tmp_path), exported, program.args)
+    for a, b, c in zip(found, loaded, expected, strict=True):
+        assert np.asarray(b).tobytes() == np.asarray(c).tobytes()
+        np.testing.assert_allclose(a, c, rtol=1e-9, atol=1e-9)
 
 
 @needs_compiler

@@ -281,6 +281,48 @@ def test_what_cannot_be_exported_says_why() -> None:
         stax.export(np.sin, platforms=("cuda",))
 
 
+def test_it_shows_what_it_computes() -> None:
+    exported = reloaded(stax.export(lambda x: np.sin(x) * 2)(np.zeros(3)))
+    assert re.search(r"sin\(x\) +# test_calls\.py:\d+", exported.as_text())
+    assert "int32_t stax_run" in exported.as_text("source")
+    with pytest.raises(errors.ConfigurationError, match="'graph', 'source'"):
+        exported.as_text("loops")
+
+
+def test_a_memory_budget_goes_with_it() -> None:
+    def deep(x: Any) -> Any:
+        for k in range(20):
+            x = np.sin(x) * np.cos(x + k)
+        return x.sum()
+
+    x = np.linspace(0, 1, 1000)
+    kept = {}
+    for budget in (None, "8KB"):
+        exported = stax.export(stax.jit(deep, memory_budget=budget), vjp_order=1)(x)
+        found = stax.grad(exported.call)(x)
+        np.testing.assert_allclose(found, stax.grad(deep)(x), rtol=1e-12)
+        forward = exported._unit.derivative.forward
+        kept[budget] = sum(a.nbytes for a in forward.out_avals[1:])
+    assert kept["8KB"] <= 8_000 < kept[None]
+
+
+def test_loops_call_it() -> None:
+    call = stax.export(lambda c, v: np.sin(c) * v + c, vjp_order=1)(
+        np.float64(0), np.float64(0)
+    ).call
+    plain = lambda c, v: np.sin(c) * v + c
+
+    def total(f: Any, x: Any) -> Any:
+        return stax.lax.scan(lambda c, v: (f(c, v), None), 1.0, x)[0]
+
+    x = np.linspace(0.1, 1, 5)
+    for whole in (lambda f: f, stax.jit):
+        found = whole(stax.value_and_grad(lambda x: total(call, x)))(x)
+        expected = stax.value_and_grad(lambda x: total(plain, x))(x)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
 def test_the_package_is_the_function() -> None:
     from stax import export
     from stax.export import Exported, load
