@@ -90,6 +90,10 @@ class Exported:
         given = ", ".join(map(str, self.out_avals))
         return f"<exported {self.fun_name}({taken}) -> {given}, vjp_order={self.vjp_order}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles and copies are made through `serialize`."""
+        return deserialize, (self.serialize(),)
+
     @property
     def call(self) -> Callable[..., Any]:
         """The function: call it like the one that was exported, without its static arguments.
