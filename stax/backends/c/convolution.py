@@ -1,16 +1,20 @@
 """Direct convolutions in C: results stay in registers while the kernel goes by.
 
-Input: nothing.  Output: C text of `stax_conv_<t>` and `stax_conv_swapped_<t>` for float and
-double, built once for a machine, and the statements that call them.  Both multiply a block of
-output features, one cache line wide, by several image elements at a time: `conv` takes positions
-along a row of the result and runs over the taps of the kernel; `conv_swapped`, for results smaller
-than the kernel, takes taps and runs over the kernel's positions.  The order of each sum is fixed,
-whatever the number of threads.
+Input: the routines that a program calls, by name: `conv_f32_28` for rows of 28 results,
+`conv_swapped_f64_9` for 9 taps.  Output: C text of `stax_conv_<t>` and `stax_conv_swapped_<t>` for
+float and double, and the statements that call them.  Both multiply a block of output features, one
+cache line wide, by several image elements at a time: `conv` takes positions along a row of the
+result and runs over the taps of the kernel; `conv_swapped`, for results smaller than the kernel,
+takes taps and runs over the kernel's positions.  How many at a time follows from the size and the
+machine's registers; only those few blocks are compiled.  The order of each sum is fixed, whatever
+the number of threads.
 """
 
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Sequence
 
 from stax.backends.c.toolchain import Library, require_toolchain
 from stax.backends.c.vecmath import PREAMBLE
@@ -18,7 +22,8 @@ from stax.loops.buffers import ExternBuffer
 
 KINDS = ("conv", "conv_swapped")
 TAGS = ("f32", "f64")
-ADDRESSES = tuple(f"{k}_{t}" for k in KINDS for t in TAGS)
+_NAME = re.compile(rf"({'|'.join(KINDS)})_({'|'.join(TAGS)})_(\d+)")
+_MOST_HELD = 12  # the most that any machine holds
 
 # The integers that describe a convolution, in the order of the C structure below.
 _SIZES = ("groups", "images", "channels", "taken", "filters")
@@ -132,14 +137,10 @@ static void stax_conv_sum_@t_@p(const stax_conv_sizes *c, const @ct *restrict x,
 }
 """
 
-_ENTRY = """\
+_CONV = """\
 typedef void (*stax_conv_block_@t)(const @ct *restrict, int64_t, const int64_t *restrict, int64_t,
     const @ct *restrict, @ct *restrict, int64_t, int64_t);
 static const stax_conv_block_@t stax_conv_blocks_@t[] = { @blocks };
-typedef void (*stax_conv_sum_@t)(const stax_conv_sizes *, const @ct *restrict,
-    const int64_t *restrict, const @ct *restrict, @ct *restrict, int);
-static const stax_conv_sum_@t stax_conv_sums_@t[] = { @sums };
-
 int32_t stax_conv_@t(const stax_conv_sizes *c, const @ct *x, const @ct *w, @ct *out) {
     int64_t taps = c->k[0] * c->k[1] * c->k[2] * c->taken, t = 0;
     int64_t *off = malloc(sizeof(int64_t) * (taps ? taps : 1));
@@ -184,6 +185,12 @@ int32_t stax_conv_@t(const stax_conv_sizes *c, const @ct *x, const @ct *w, @ct *
     free(off);
     return 0;
 }
+"""
+
+_CONV_SWAPPED = """\
+typedef void (*stax_conv_sum_@t)(const stax_conv_sizes *, const @ct *restrict,
+    const int64_t *restrict, const @ct *restrict, @ct *restrict, int);
+static const stax_conv_sum_@t stax_conv_sums_@t[] = { @sums };
 
 int32_t stax_conv_swapped_@t(const stax_conv_sizes *c, const @ct *x, const @ct *w, @ct *out) {
     int64_t taps = c->e[0] * c->e[1] * c->e[2] * c->images, t = 0;
@@ -227,40 +234,69 @@ int32_t stax_conv_swapped_@t(const stax_conv_sizes *c, const @ct *x, const @ct *
 """
 
 
-def convolution_source() -> str:
+def is_convolution(routine: str) -> bool:
+    """Whether the name is that of a convolution."""
+    return _NAME.fullmatch(routine) is not None
+
+
+def symbol(routine: str) -> str:
+    """The C function behind a routine's name; sizes share it."""
+    return f"stax_{routine.rpartition('_')[0]}"
+
+
+def convolution_source(routines: Sequence[str]) -> str:
     """C text of the routines; it needs `vecmath.PREAMBLE` before it."""
+    sizes: dict[str, dict[str, set[int]]] = {}
+    for match in filter(None, map(_NAME.fullmatch, routines)):
+        sizes.setdefault(match[2], {}).setdefault(match[1], set()).add(int(match[3]))
     parts = ["#if defined(_OPENMP)\n#include <omp.h>\n#endif\n", _HEADER]
-    held = 12  # the most that any machine holds
-    for tag, ct in zip(TAGS, ("float", "double"), strict=True):
+    for tag in sorted(sizes):
         text = _TYPED
-        blocks, sums = [], []
-        for p in range(1, held + 1):
-            # No machine is asked for more than it holds in registers.
-            guard = f"#if {p} <= STAX_HELD\n"
-            text += guard + (_BLOCK + _SWAPPED).replace("@p", str(p)) + "#endif\n"
-            blocks.append(f"\n#if {p} <= STAX_HELD\nstax_conv_block_{tag}_{p},\n#endif\n")
-            sums.append(f"\n#if {p} <= STAX_HELD\nstax_conv_sum_{tag}_{p},\n#endif\n")
-        text += _ENTRY.replace("@blocks", "".join(blocks)).replace("@sums", "".join(sums))
+        for kind, found in sorted(sizes[tag].items()):
+            block, entry, name = (
+                (_BLOCK, _CONV, "block") if kind == "conv" else (_SWAPPED, _CONV_SWAPPED, "sum")
+            )
+            entries = ""
+            for p in range(1, _MOST_HELD + 1):
+                guard = f"#if {_is_used(p, found)}\n"
+                text += guard + block.replace("@p", str(p)) + "#endif\n"
+                entries += f"\n{guard}stax_conv_{name}_{tag}_{p},\n#else\n0,\n#endif\n"
+            text += entry.replace("@blocks", entries).replace("@sums", entries)
+        ct = "float" if tag == "f32" else "double"
         parts.append(text.replace("@ct", ct).replace("@t", tag))
     return "".join(parts)
 
 
+def _is_used(p: int, sizes: set[int]) -> str:
+    """The preprocessor's condition that one of the sizes is cut into pieces some of which are `p`.
+
+    Pieces are as equal as they can be, and none is larger than the machine's registers hold.
+    """
+    conditions = []
+    for size in sorted(sizes):
+        pieces = f"(({size} + STAX_HELD - 1) / STAX_HELD)"
+        conditions += [f"{size} / {pieces} == {p}", f"({size} + {pieces} - 1) / {pieces} == {p}"]
+    return " || ".join(conditions)
+
+
 @functools.cache
-def convolutions() -> tuple[Library, tuple[int, ...]]:
-    """The loaded routines and their addresses, in the order of `ADDRESSES`.
+def convolutions(routines: frozenset[str]) -> Library:
+    """The loaded routines.
 
     Raises:
       CompilerNotFoundError: there is no working compiler.
     """
-    library = require_toolchain().load(
-        PREAMBLE + convolution_source(), opt="-O2", extra=("-ffp-contract=fast",)
-    )
-    return library, tuple(library.address(f"stax_{name}") for name in ADDRESSES)
+    text = PREAMBLE + convolution_source(sorted(routines))
+    return require_toolchain().load(text, opt="-O2", extra=("-ffp-contract=fast",))
 
 
 def routine_of(buffer: ExternBuffer) -> str:
-    """The name of the routine that computes a result, one of `ADDRESSES`."""
-    return f"{buffer.extern_kind}_{'f32' if buffer.dtype.itemsize == 4 else 'f64'}"
+    """The name of the routine that computes a result."""
+    kind, p = buffer.extern_kind, buffer.params
+    size = p["extents"][2]
+    if kind == "conv_swapped":
+        size *= p["extents"][0] * p["extents"][1] * p["images"]
+    return f"{kind}_{'f32' if buffer.dtype.itemsize == 4 else 'f64'}_{max(size, 1)}"
 
 
 def call_statement(buffer: ExternBuffer, names: dict[str, str], slot: int, code: int) -> str:

@@ -37,7 +37,7 @@ from stax.backends.c.image import (
 )
 from stax.backends.c.nested import NestedFunction, Program, nested_call
 from stax.backends.c.products import product_call
-from stax.backends.c.routines import PRODUCTS, address, failure
+from stax.backends.c.routines import PRODUCTS, addresses, failure
 from stax.backends.c.routines import call_statement as routine_call
 from stax.backends.c.rows import LOCATE, Place, has_rows, named, rows_text
 from stax.backends.c.support import support
@@ -463,8 +463,8 @@ class CProgram:
         constants = (ctypes.c_void_p * max(len(self._keep), 1))(
             *(a.ctypes.data for a in self._keep)
         )
-        addresses = [address(name) for name in image.routines]
-        products = (ctypes.c_void_p * len(addresses))(*addresses)
+        places = addresses(image.routines)
+        products = (ctypes.c_void_p * len(places))(*places)
         self._failure = threading.local()
         callback = _FALLBACK_TYPE(self._fallback)
         self._keep += [constants, products, callback, shared]

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from stax.backends.c import lapack, sorting
-from stax.backends.c.convolution import ADDRESSES as CONVOLUTIONS
-from stax.backends.c.convolution import convolutions
+from stax.backends.c.convolution import convolutions, is_convolution, symbol
 from stax.backends.c.image import RoutineCall
 from stax.backends.c.support import GEMM_TAGS, support
 from stax.backends.c.toolchain import Library, require_toolchain
@@ -40,7 +39,13 @@ def has_routine(name: str) -> bool:
         return _ufunc_loop(name) is not None
     if name in lapack.ROUTINES:
         return lapack.lapack_table() is not None
-    return name in PRODUCTS or name in CONVOLUTIONS or name in sorting.ROUTINES
+    return name in PRODUCTS or is_convolution(name) or name in sorting.ROUTINES
+
+
+def addresses(names: Sequence[str]) -> list[int]:
+    """The addresses of a program's routines, as `address`; its convolutions are built together."""
+    images = frozenset(filter(is_convolution, names))
+    return [convolutions(images).address(symbol(n)) if n in images else address(n) for n in names]
 
 
 @functools.cache
@@ -58,8 +63,6 @@ def address(name: str) -> int:
         )
     if name in PRODUCTS:
         return support().products[PRODUCTS.index(name)]
-    if name in CONVOLUTIONS:
-        return convolutions()[1][CONVOLUTIONS.index(name)]
     if name.startswith(UFUNC):
         found = _ufunc_loop(name)
         assert found is not None  # `has_routine`

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stax.backends.c import lapack, sorting
-from stax.backends.c.convolution import ADDRESSES as CONVOLUTIONS
-from stax.backends.c.convolution import convolution_source
+from stax.backends.c.convolution import convolution_source, is_convolution, symbol
 from stax.backends.c.gemm import standalone_gemm_source
 from stax.backends.c.image import BITS, ROUTINE_FAILED, Image, Type
 from stax.backends.c.routines import PRODUCTS, failure
@@ -258,7 +257,7 @@ def is_c_name(name: str) -> bool:
 
 def foreign_steps(image: Image, with_lapack: bool) -> list[str]:
     """The steps that take Python, or a library that it loaded, as `name at file:line`."""
-    own = {*PRODUCTS, *CONVOLUTIONS, *sorting.ROUTINES, *(lapack.ROUTINES if with_lapack else ())}
+    own = {*PRODUCTS, *sorting.ROUTINES, *(lapack.ROUTINES if with_lapack else ())}
     steps = [(f.eqn.prim.name, f.eqn.source) for f in image.fallbacks]
     steps += [(call.op, call.source) for call in image.calls if call.routine not in own]
     return list(dict.fromkeys(f"{op} at {source or '?'}" for op, source in steps))
@@ -355,11 +354,13 @@ def _names(image: Image) -> list[str]:
 
 def _products(image: Image) -> list[str]:
     """The C functions that the program calls through its context, by slot."""
-    # A matrix product's own name is that of its type.
-    return [
-        f"stax_multiply_{name[-3:]}" if name in PRODUCTS else f"stax_{name}" if name else "0"
-        for name in _names(image)
-    ]
+
+    def function(name: str) -> str:
+        if name in PRODUCTS:  # a matrix product's own name is that of its type
+            return f"stax_multiply_{name[-3:]}"
+        return symbol(name) if is_convolution(name) else f"stax_{name}" if name else "0"
+
+    return [function(name) for name in _names(image)]
 
 
 def _library(image: Image) -> str:
@@ -370,8 +371,9 @@ def _library(image: Image) -> str:
     for tag in tags:
         exported = EXPORT.format(t=tag, ct=_SHOWN[f"float{tag[1:]}"])
         text += exported.replace("stax_product_", "stax_multiply_")
-    if used & {*CONVOLUTIONS}:
-        text += convolution_source()
+    images = sorted(filter(is_convolution, used))
+    if images:
+        text += convolution_source(images)
     if used & {*sorting.ROUTINES}:
         text += sorting.sorting_source()
     if used & {*lapack.ROUTINES}:
