@@ -6,8 +6,9 @@ kept for the derivative, the tangents from that, and the cotangents.  Each is a 
 less, so that a unit of order two can be differentiated twice, in any mix of modes.  The primitive
 `exported` is a call of a unit, `exported_tangent` the linear part of its derivative.
 
-A unit is not opened again: rules of the user's (custom_jvp, custom_vjp) have been compiled away,
-and a derivative taken of what is left could differ from them.
+A unit is never differentiated by way of its graph: rules of the user's (custom_jvp, custom_vjp)
+have been compiled away, and a derivative taken of what is left could differ from them. Where a
+program is compiled around it, the graph takes its place, like that of any other call.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from stax.backends.reference import ReferenceProgram
 from stax.compile import CompileOptions, lowered_graph
 from stax.core.aval import Aval
 from stax.core.graph import Graph
-from stax.core.primitive import FALLBACK, NONLINEAR, Linear, Primitive, Recompute, Zero
+from stax.core.primitive import COMPOSED, NONLINEAR, Linear, Primitive, Recompute, Zero
 from stax.core.source import user_source
+from stax.core.staging import eval_graph
 from stax.core.text import parse_graph, print_graph
 from stax.core.trace import bind, use_trace
 from stax.dtypes import is_inexact
@@ -84,6 +86,7 @@ class Unit:
     arrays: Mapping[str, bytes]
     derivative: Derivative | None = None
     origin: str = ""  # the function that was exported, and the order it was exported with
+    _graph: Graph | None = None
     _program: CProgram | ReferenceProgram | None = None
     _lock: Any = field(default_factory=threading.Lock)
 
@@ -98,6 +101,17 @@ class Unit:
         return tuple(Aval(shape, dtype) for shape, dtype in self.image.outputs)
 
     @property
+    def graph(self) -> Graph:
+        """What it computes.
+
+        Raises:
+          GraphError: the text does not parse.
+        """
+        if self._graph is None:
+            self._graph = parse_graph(self.text, self.arrays)
+        return self._graph
+
+    @property
     def program(self) -> CProgram | ReferenceProgram:
         """The program, compiled (or taken from the cache on disk) when it is first needed."""
         with self._lock:
@@ -110,7 +124,7 @@ class Unit:
             return CProgram(self.image, {})
         fault = toolchain_fault()
         try:
-            graph = parse_graph(self.text, self.arrays)
+            graph = self.graph
         except GraphError as error:
             raise CompilerNotFoundError(
                 f"the exported function {self.origin} cannot be compiled: {fault}",
@@ -137,12 +151,12 @@ def unit_of(graph: Graph, options: CompileOptions, order: int, origin: str) -> U
         raise ExportError(
             f"{origin} cannot be exported: it calls Python code, which no file can hold:\n  "
             + "\n  ".join(unsaved),
-            hint="leave callbacks, debug.print and calls of exported functions out of it",
+            hint="leave callbacks and debug.print out of it",
         )
     arrays: Arrays = {}
     large_constants(lowered.prepared, arrays)
     text = print_graph(lowered.prepared)
-    unit = Unit(graph.name or "f", image, text, arrays, origin=origin)
+    unit = Unit(graph.name or "f", image, text, arrays, origin=origin, _graph=lowered.prepared)
     if order:
         unit.derivative = _derivative(graph, options, order - 1, origin)
     return unit
@@ -269,11 +283,12 @@ exported_p = Primitive(
     jvp=_jvp,
     transpose=NONLINEAR,
     batch=lambda args, dims, /, *, unit, **_: _batched(unit.bind, args, dims),
-    lower=FALLBACK,
+    lower=COMPOSED,
     cost=_cost,
     recompute=Recompute.EXPENSIVE,
     multi=True,
     linearize=_linearize,
+    decompose=lambda *args, unit: eval_graph(unit.graph, args),
 )
 
 
@@ -339,9 +354,10 @@ tangent_p = Primitive(
     batch=lambda args, dims, /, *, rule, **_: _batched(
         functools.partial(_applied, rule), args, dims
     ),
-    lower=FALLBACK,
+    lower=COMPOSED,
     cost=_cost,
     recompute=Recompute.EXPENSIVE,
     multi=True,
     linearize=_tangent_linearize,
+    decompose=lambda *args, rule: eval_graph(_tangent_unit(rule).graph, args),
 )

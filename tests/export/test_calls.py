@@ -246,21 +246,38 @@ def test_vmap_runs_one_example_after_the_other() -> None:
         stax.tree.map(close, mapped(call), mapped(loss))
 
 
-def test_jit_calls_the_exported_function() -> None:
+def test_jit_compiles_the_exported_function_into_its_program() -> None:
     params, x = problem()
-    call = reloaded(stax.export(loss)(params, x)).call
-    found = stax.jit(lambda p, x: 2 * call(p, x) + 1)(params, x)
+    call = reloaded(stax.export(loss, vjp_order=1)(params, x)).call
+    whole = lambda p, x: 2 * call(p, x) + 1
+    found = stax.jit(whole, strict=True)(params, x)
     np.testing.assert_allclose(found, 2 * loss(params, x) + 1, rtol=1e-12)
-    with pytest.raises(errors.StrictModeError, match="exported"):
-        stax.jit(call, strict=True)(params, x)
+    assert not stax.jit(stax.grad(whole)).lower(params, x).fallbacks
+    gradient = stax.jit(stax.grad(whole), strict=True)(params, x)
+    expected = stax.grad(lambda p, x: 2 * loss(p, x) + 1)(params, x)
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+    stax.tree.map(close, gradient, expected)
+    # Differentiated, it is still the function that was exported, with its own derivatives.
+    with pytest.raises(errors.NonDifferentiableError, match="vjp_order=1"):
+        stax.hessian(stax.jit(whole), argnums=1)(params, x)
+
+
+def test_an_exported_function_can_be_a_part_of_another() -> None:
+    params, x = problem()
+    inner = reloaded(stax.export(loss, vjp_order=1)(params, x)).call
+    outer = reloaded(stax.export(lambda p, x: inner(p, np.sin(x)) ** 2, vjp_order=1)(params, x))
+    plain = lambda p, x: loss(p, np.sin(x)) ** 2
+    np.testing.assert_allclose(outer.call(params, x), plain(params, x), rtol=1e-12)
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+    stax.tree.map(close, stax.grad(outer.call)(params, x), stax.grad(plain)(params, x))
+    with pytest.raises(errors.NonDifferentiableError, match="vjp_order=1"):
+        stax.export(lambda p, x: inner(p, x), vjp_order=2)(params, x)
 
 
 def test_what_cannot_be_exported_says_why() -> None:
-    inner = stax.export(np.sin)(1.0).call
     for function in (
         lambda x: stax.pure_callback(np.sin, x, x),
         lambda x: [x, stax.debug.print("{}", x)],
-        lambda x: inner(x) + 1,
     ):
         with pytest.raises(errors.ExportError, match=r"calls Python code.*\n.*test_calls.py:\d+"):
             stax.export(function)(1.0)
@@ -316,7 +333,7 @@ def test_loops_call_it() -> None:
         return stax.lax.scan(lambda c, v: (f(c, v), None), 1.0, x)[0]
 
     x = np.linspace(0.1, 1, 5)
-    for whole in (lambda f: f, stax.jit):
+    for whole in (lambda f: f, stax.jit, lambda f: stax.jit(stax.checkpoint(f))):
         found = whole(stax.value_and_grad(lambda x: total(call, x)))(x)
         expected = stax.value_and_grad(lambda x: total(plain, x))(x)
         for a, b in zip(found, expected, strict=True):
