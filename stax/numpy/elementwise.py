@@ -15,6 +15,7 @@ from stax.core.aval import aval_of
 from stax.core.functionalize import record_view
 from stax.core.trace import METHODS, Tracer, fresh
 from stax.dtypes import is_complex
+from stax.errors import DtypeError
 from stax.numpy import ufuncs
 from stax.numpy.promotion import as_dtype, coerce
 from stax.numpy.registration import deliver, implements, operand
@@ -156,7 +157,11 @@ def fix(x: Array, out: Any = None) -> Array:
 
 
 def _infinite(x: Array, negative: bool) -> Array:
-    if kind_of(aval_of(x).dtype) in "bi":
+    kind = kind_of(aval_of(x).dtype)
+    if kind == "c":
+        op = "isneginf" if negative else "isposinf"
+        raise DtypeError("is ambiguous for complex numbers", op=op, operands=[str(aval_of(x))])
+    if kind in "bi":
         return constant_like(x, False, BOOL)
     return el.eq(x, literal(-math.inf if negative else math.inf, x))
 

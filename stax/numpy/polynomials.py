@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import aval_of
+from stax.dtypes import is_half
 from stax.errors import ShapeError
 from stax.numpy.creation import vander
 from stax.numpy.linalg.decompositions import eigvals
 from stax.numpy.manipulation import atleast_1d, concatenate
 from stax.numpy.promotion import coerce
-from stax.numpy.registration import broadcast_to_shape, implements, operand, strong
+from stax.numpy.registration import broadcast_to_shape, converted, implements, operand, strong
 from stax.numpy.signals import convolve
 from stax.numpy.ufunc_rules import add, multiply
 from stax.primitives import elementwise as el
@@ -125,6 +126,8 @@ def poly(seq_of_zeros: Any) -> Array:
     """The polynomial with the given roots; as `numpy.poly` of a vector."""
     roots = _vector(seq_of_zeros, "poly")
     roots = coerce(roots, 1.0)[0]
+    if is_half(aval_of(roots).dtype):
+        roots = converted(roots, np.dtype(np.float64))
     out: Any = np.ones(1, roots.dtype)
     for k in range(roots.shape[0]):
         root = slice_axis(roots, 0, k, k + 1)

@@ -17,7 +17,7 @@ from stax.core.functionalize import assign
 from stax.core.source import user_source
 from stax.core.trace import Tracer, as_traced
 from stax.dtypes import is_inexact
-from stax.errors import ConcretizationError, MutationError, ShapeError
+from stax.errors import ConcretizationError, DtypeError, MutationError, ShapeError
 from stax.numpy.indexing import fitted, getitem, written
 from stax.numpy.promotion import array_like, as_dtype, coerce
 from stax.numpy.rearranging import along
@@ -484,6 +484,8 @@ def searchsorted(a: Array, v: Array, side: str = "left", sorter: Any = None) -> 
 def digitize(x: Array, bins: Array, right: bool = False) -> Array:
     """The bin of each element; the bins are monotonic; as `numpy.digitize`."""
     edges = operand(bins, "digitize")
+    if aval_of(operand(x, "digitize")).dtype.kind == "c":
+        raise DtypeError("x may not be complex", op="digitize")
     side = "left" if right else "right"
     n = edges.shape[0]
     if n < 2:

@@ -15,7 +15,7 @@ from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.core.trace import Tracer
 from stax.dtypes import is_inexact
-from stax.errors import ConcretizationError, ShapeError
+from stax.errors import ConcretizationError, DtypeError, ShapeError
 from stax.numpy.indexing import written
 from stax.numpy.manipulation import concatenate, unstack
 from stax.numpy.precision import with_precision
@@ -99,10 +99,18 @@ def correlate(a: Any, v: Any, mode: str = "valid", **_: Any) -> Array:
     return _convolved(x, rev(y, [0]), mode, "correlate")
 
 
+def _no_truth(x: Array, op: str) -> Array:
+    if aval_of(x).dtype == np.bool_:
+        raise DtypeError(
+            "Boolean values have no differences", op=op, hint="convert them to integers first"
+        )
+    return x
+
+
 @implements(np.ediff1d)
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     """Differences of neighbours in the flattened input; as `numpy.ediff1d`."""
-    x = operand(ary, "ediff1d")
+    x = _no_truth(operand(ary, "ediff1d"), "ediff1d")
     x = diff(reshape(x, (aval_of(x).size,)))
     parts = [x]
     for place, extra in ((0, to_begin), (1, to_end)):
@@ -166,7 +174,7 @@ def _slope(x: Array, spacing: Any, axis: int, edge_order: int) -> Array:
 @implements(np.gradient)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Central differences along axes; as `numpy.gradient`."""
-    x = operand(f, "gradient")
+    x = _no_truth(operand(f, "gradient"), "gradient")
     if not is_inexact(aval_of(x).dtype):
         x = converted(x, FLOAT64)
     axes = axes_tuple(axis, len(x.shape), "gradient")
@@ -183,20 +191,23 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.pi) -> Array:
     """Phases with jumps of more than half a period removed; as `numpy.unwrap`."""
     x = operand(p, "unwrap")
-    if not is_inexact(aval_of(x).dtype):
-        x = converted(x, FLOAT64)
     k = axis_index(axis, len(x.shape), "unwrap")
+    # Differences are taken in the type of the input, where unsigned ones wrap around.
     step = diff(x, axis=k)
+    dtype = np.result_type(aval_of(step).dtype, period)
+    if x.shape[k] == 0:
+        return as_dtype(x, dtype)
+    whole = dtype.kind in "iu"
+    high = period // 2 if whole else period / 2
     limit = period / 2 if discont is None else discont
-    high = period / 2
-    wrapped = np.mod(step + high, period) - high
-    wrapped = np.where((wrapped == -high) & (step > 0), high, wrapped)
-    correction = np.where(np.abs(step) < limit, 0.0, wrapped - step)
-    n = x.shape[k]
-    if n == 0:
-        return x
-    tail = slice_axis(x, k, 1, n) + np.cumsum(correction, axis=k)
-    return concatenate([slice_axis(x, k, 0, 1), as_dtype(tail, x.dtype)], k)
+    wide = as_dtype(step, dtype)
+    wrapped = np.mod(wide + high, period) - high
+    if not (whole and period % 2):
+        wrapped = np.where((wrapped == -high) & (step > 0), dtype.type(high), wrapped)
+    correction = np.where(np.abs(step) < limit, dtype.type(0), wrapped - wide)
+    x = as_dtype(x, dtype)
+    tail = slice_axis(x, k, 1, x.shape[k]) + np.cumsum(correction, axis=k)
+    return concatenate([slice_axis(x, k, 0, 1), as_dtype(tail, dtype)], k)
 
 
 @implements(np.i0)
@@ -210,7 +221,9 @@ def i0(x: Any) -> Array:
 def sort_complex(a: Any) -> Array:
     """The values sorted by real, then imaginary part, as complex numbers."""
     x = operand(a, "sort_complex")
-    kind = np.result_type(aval_of(x).dtype, np.complex64)
+    dtype = aval_of(x).dtype
+    narrow = dtype.kind == "c" or (dtype.kind in "iu" and dtype.itemsize <= 2)
+    kind = np.result_type(dtype, np.complex64) if narrow else np.dtype(np.complex128)
     return np.sort(converted(x, kind))
 
 

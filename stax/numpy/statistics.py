@@ -265,12 +265,34 @@ def _place(q: Array, count: Array, method: str) -> Array:
     return np.clip(place, 0, count - 1)
 
 
+def _hundredths(q: Any, op: str) -> Any:
+    if isinstance(q, int | float):
+        return float(q) / 100
+    return el.div(converted(operand(q, op), FLOAT64), np.float64(100))
+
+
+def _between(below: Array, above: Array, share: Array, result: Any, method: str, op: str) -> Array:
+    """The value at `share` of the way, by NumPy's formulas, which decide about infinities."""
+    low, high = converted(below, result), converted(above, result)
+    if "median" in op:
+        middle = el.div(el.add(low, high), result.type(2))
+        return el.select(el.eq(share, scalar_zero(result)), low, middle)
+    if method not in _CONTINUOUS and method != "midpoint":
+        return low
+    step = converted(el.sub(above, below), result)
+    upward = el.add(low, el.mul(step, share))
+    downward = el.sub(high, el.mul(step, el.sub(result.type(1), share)))
+    return el.select(el.ge(share, result.type(0.5)), downward, upward)
+
+
 def _quantile(
     a: Array, q: Any, axis: Any, method: str, keepdims: Any, skip_nan: bool, op: str
 ) -> Array:
     x, where = operand(a, op), operand(q, op)
     if aval_of(x).dtype.kind == "c":
         raise DtypeError("a must be an array of real numbers", op=op)
+    if aval_of(x).dtype.kind == "b" and "median" not in op:
+        raise DtypeError("needs numbers, not truth values", op=op)
     axes = axes_tuple(axis, len(x.shape), op)
     shape = x.shape
     kept = [k for k in range(len(shape)) if k not in axes]
@@ -279,6 +301,10 @@ def _quantile(
     if not is_inexact(aval_of(flat).dtype):
         flat = converted(flat, FLOAT64)
     kind = aval_of(flat).dtype
+    # Levels that are an array take part in the type of the result, as in NumPy.
+    between = method in _CONTINUOUS or method == "midpoint"
+    alone = isinstance(q, float | int) or not between
+    result = kind if alone else np.result_type(kind, aval_of(where).dtype)
     where = converted(where, FLOAT64)
     last = len(kept)
     if n == 0 and (skip_nan or op == "median"):
@@ -297,7 +323,7 @@ def _quantile(
         count = np.float64(n)
     place = broadcast_to_shape(_place(spread, count, method), full)
     low = el.floor(place)
-    share = converted(el.sub(place, low), kind)
+    share = converted(el.sub(place, low), result)
     first = converted(low, np.dtype(np.int64))
     second = el.minimum(el.add(first, np.int64(1)), np.int64(max(n - 1, 0)))
 
@@ -306,9 +332,8 @@ def _quantile(
         return gather(rows, [*grid, index], range(last + 1), "promise")
 
     below, above = picked(first), picked(second)
-    exact = el.eq(share, scalar_zero(kind))
-    value = el.add(below, el.mul(el.select(exact, scalar_zero(kind), el.sub(above, below)), share))
-    missing = np.asarray(np.nan).astype(kind)[()]
+    value = _between(below, above, share, result, method, op)
+    missing = np.asarray(np.nan).astype(result)[()]
     if skip_nan:
         none = broadcast_to_shape(el.eq(valid, np.float64(0)), full)
         value = el.select(none, missing, value)
@@ -348,7 +373,7 @@ def percentile(
     **kwargs: Any,
 ) -> Array:
     """Percentiles by sorting; as `numpy.percentile`."""
-    level = el.div(converted(operand(q, "percentile"), FLOAT64), np.float64(100))
+    level = _hundredths(q, "percentile")
     return deliver(
         _quantile(a, level, axis, method, keepdims, False, "percentile"), out, "percentile"
     )
@@ -381,7 +406,7 @@ def nanpercentile(
     **kwargs: Any,
 ) -> Array:
     """Percentiles of the elements that are not NaN; as `numpy.nanpercentile`."""
-    level = el.div(converted(operand(q, "nanpercentile"), FLOAT64), np.float64(100))
+    level = _hundredths(q, "nanpercentile")
     value = _quantile(a, level, axis, method, keepdims, True, "nanpercentile")
     return deliver(value, out, "nanpercentile")
 

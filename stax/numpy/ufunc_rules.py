@@ -131,9 +131,13 @@ def complex_extreme(better: str, skip_nan: bool) -> Function:
 
 
 def integer_reciprocal(x: Any) -> Any:
-    """1 / x truncated: 1 and -1 keep their value, all else gives 0."""
+    """1 / x truncated: 1 and -1 keep their value, all else gives 0; 1 / 0 is the machine's."""
     unit = el.logical_or(el.eq(x, literal(1, x)), el.eq(el.abs_(x), literal(1, x)))
-    return el.select(unit, x, literal(0, x))
+    value = el.select(unit, x, literal(0, x))
+    dtype = aval_of(x).dtype
+    with np.errstate(divide="ignore", invalid="ignore"):
+        endless = np.reciprocal(np.zeros((), dtype))
+    return el.select(el.eq(x, literal(0, x)), dtype.type(endless), value) if endless else value
 
 
 def heaviside(x: Any, at_zero: Any) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -188,3 +191,50 @@ def test_statistics_at_the_edges():
     np.testing.assert_array_equal(stax.grad(snp.prod)(np.array([0.0, 3, 0])), [0, 0, 0])
     np.testing.assert_array_equal(stax.grad(snp.prod)(np.array([2.0, 3, 0])), [0, 0, 6])
     np.testing.assert_array_equal(stax.grad(snp.max)(np.array([2.0, 5, 5])), [0, 0.5, 0.5])
+
+
+QUANTILES: dict[str, Any] = {
+    "linear": {}, "lower": {"method": "lower"}, "nearest": {"method": "nearest"},
+    "midpoint": {"method": "midpoint"}, "hazen": {"method": "hazen"},
+    "inverted_cdf": {"method": "inverted_cdf"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_quantiles_of_infinities_have_numpys_values_and_types(dtype: str) -> None:
+    rows = ([-np.inf, 0.1, 0.2, 0.4], [np.inf, 0.1, 0.2], [np.inf, np.inf], [np.nan, 1.0, 2.0])
+    for row in rows:
+        x = np.array(row, dtype)
+
+        def f(m: Any, x: Any) -> list[Any]:
+            some = [m.median(x), m.nanmedian(x), m.percentile(x, 30), m.nanquantile(x, 0.75)]
+            return some + [
+                m.quantile(x, q, **k) for q in (0.5, [0.3, 0.5]) for k in QUANTILES.values()
+            ]
+
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            wanted = f(np, x)
+            found = stax.jit(lambda x: f(snp, x))(x)
+        for a, b in zip(found, wanted, strict=True):
+            assert a.dtype == np.asarray(b).dtype
+            np.testing.assert_allclose(a, b, rtol=1e-3 if dtype == "f2" else 1e-6)
+
+
+@pytest.mark.parametrize("period", [2 * np.pi, 4, 5])
+def test_unwrap_takes_differences_in_the_type_of_its_input(period: float) -> None:
+    for dtype in ("u1", "i4", "f4") if period > 5.5 else ("i4", "f4"):
+        x = np.array([0, 1, 9, 3, 30, 2, 7, 200]).astype(dtype)
+        have, want = (
+            stax.jit(lambda v: snp.unwrap(v, period=period))(x),
+            np.unwrap(x, period=period),
+        )
+        assert have.dtype == want.dtype
+        np.testing.assert_allclose(have, want, rtol=1e-5)
+
+
+def test_one_over_an_integer_zero_is_the_machines() -> None:
+    for dtype in "bhiqBHIQ":
+        x = np.array([0, 1, 2, -1]).astype(dtype)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(stax.jit(snp.reciprocal)(x), np.reciprocal(x))

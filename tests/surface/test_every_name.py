@@ -33,7 +33,8 @@ BY_VALUES = {"numpy.linalg.eig", "numpy.linalg.eigvals", "numpy.roots", "numpy.f
              "numpy.fft.ifftn", "numpy.polydiv"}  # fmt: skip
 BY_SIGN = {"scipy.linalg.eigh"}  # of eigenvectors: SciPy calls another routine
 # Taken where NumPy or SciPy refuses: polynomials that are numbers, shifts of a scalar, sums of
-# weights that are 0, convolutions of nothing; and the reverse: matrices of no axes in SciPy.
+# weights that are 0, convolutions of nothing; and the reverse: matrices of no axes and spectra of
+# nothing in SciPy.
 LENIENT = set(
     "numpy.apply_along_axis numpy.apply_over_axes numpy.average numpy.fft.fftshift "
     "numpy.fft.ifftshift numpy.histogram2d numpy.histogramdd numpy.linalg.tensorinv numpy.poly "
@@ -41,7 +42,8 @@ LENIENT = set(
     "scipy.linalg.cholesky scipy.linalg.expm scipy.linalg.hankel scipy.linalg.lu "
     "scipy.linalg.lu_factor scipy.linalg.lu_solve scipy.linalg.solve scipy.linalg.solve_sylvester "
     "scipy.linalg.sqrtm scipy.signal.convolve scipy.signal.convolve2d scipy.signal.correlate "
-    "scipy.signal.correlate2d scipy.signal.fftconvolve scipy.special.log_softmax "
+    "scipy.signal.correlate2d scipy.signal.csd scipy.signal.fftconvolve "
+    "scipy.signal.istft scipy.signal.stft scipy.signal.welch scipy.special.log_softmax "
     "scipy.special.softmax scipy.special.multigammaln".split()
 )
 Values = dict[str, Any]

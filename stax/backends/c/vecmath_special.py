@@ -272,7 +272,8 @@ STAX_INLINE double stax_erfinv_f64(double x) {
 }
 //: lgamma_f64 60 scalar
 extern double lgamma(double);
-STAX_INLINE double stax_lgamma_f64(double x) { return lgamma(x); }
+// SciPy's value at -infinity, where the C library's is +infinity
+STAX_INLINE double stax_lgamma_f64(double x) { return x == -__builtin_inf() ? x : lgamma(x); }
 //: digamma_f64 60 scalar
 // on [1, 2] the distance from the root times a rational function; elsewhere by recurrence,
 // reflection, and from 10 up by the asymptotic series

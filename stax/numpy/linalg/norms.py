@@ -154,6 +154,11 @@ def cond(x: Array, p: Any = None) -> Array:
         values = spectral.svdvals(a)
         last = len(values.shape) - 1
         largest, smallest = reduce_max(values, (last,)), reduce_min(values, (last,))
-        return el.div(smallest, largest) if p == -2 else el.div(largest, smallest)
-    first = _matrix(a, p, n - 2, n - 1, "cond")
-    return el.mul(first, _matrix(inv(a), p, n - 2, n - 1, "cond"))
+        found = el.div(smallest, largest) if p == -2 else el.div(largest, smallest)
+    else:
+        first = _matrix(a, p, n - 2, n - 1, "cond")
+        found = el.mul(first, _matrix(inv(a), p, n - 2, n - 1, "cond"))
+    # 0 / 0, of a matrix of zeros, is a condition too, unless the matrix itself is not a number.
+    given = reduce_max(convert(el.ne(a, a), found.dtype), (n - 2, n - 1))
+    endless = el.logical_and(el.ne(found, found), el.eq(given, scalar_zero(found.dtype)))
+    return el.select(endless, found.dtype.type(np.inf), found)
