@@ -438,6 +438,7 @@ class NestEmitter(TiledFrame):
                 f"{ct} *restrict {pointer} = ({ct} *)(work + {offset}) + block * {n};"
             )
             start = literal(identity, dtype)
+            self.block_lines.append("#pragma omp simd")
             self.block_lines.append(f"for (int64_t k = 0; k < {n}; k++) {pointer}[k] = {start};")
             lvalues.append(f"{pointer}[{position}]")
             found.partial += f"{offset} "
@@ -449,6 +450,7 @@ class NestEmitter(TiledFrame):
             _, mean, squares = lvalues
             emitter.inner.lines += one_more_row(operands[1], mean, squares, weight, emitter)
             counts = found.names[0]
+            self.block_end.append("#pragma omp simd")
             self.block_end.append(f"for (int64_t k = 0; k < {n}; k++) {counts}[k] = {done};")
             return
         texts = [v.text for v in operands]
@@ -557,7 +559,8 @@ class NestEmitter(TiledFrame):
             f"for (int64_t {s.name} = 0; {s.name} < {m}; {s.name}++)"
             for s, m in zip(self.along_symbols, self.along, strict=True)
         ]
-        self.final += [*loops, "{", *("    " + s for s in emitter.inner.lines), "}"]
+        simd = ["#pragma omp simd"] if len(loops) == 1 else []
+        self.final += [*simd, *loops, "{", *("    " + s for s in emitter.inner.lines), "}"]
 
     # ---------------------------------------------------------------- stores
 
