@@ -73,3 +73,17 @@ def test_the_lane_of_an_element_follows_from_its_place() -> None:
     many = lambda x: (x.sum(-1), np.exp(x).sum(-1), (x * x).sum(-1), x.max(-1), np.tanh(x).sum(-1))
     alone = stax.jit(lambda x: x.sum(-1))(x)
     assert stax.jit(many)(x)[0].tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("n", [255, 256, 257, 320, 1000, 20_000])
+def test_the_first_of_equal_extremes_is_found_wherever_it_is(n: int) -> None:
+    for dtype in (np.float64, np.int16):
+        f = stax.jit(lambda x: (stax.numpy.argmax(x, -1), stax.numpy.argmin(x, -1)))
+        places = [k for k in (0, 1, 63, 64, 250, 255, 256, 257, n - 66, n - 2, n - 1) if 0 <= k < n]
+        x = np.zeros((len(places) + 1, n), dtype)
+        for row, place in enumerate(places):
+            x[row, place] = x[row, n - 1] = 3
+            x[row, place // 2] -= 5
+        for found, wanted in zip(f(x), (x.argmax(-1), x.argmin(-1)), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        assert stax.jit(lambda x: x.argmax())(x[4]) == x[4].argmax()

@@ -2,7 +2,7 @@
 
 Input: the statements of one element and the reductions they update.  Output: lines of C.  Merges of
 the table accumulate in lanes (`lanes`), long functions run in blocks (`fission`).  The position of
-an extreme is found by a second pass that compares with the extreme value.
+an extreme is found afterwards, by comparing with its value the chunk that is known to have it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,20 @@ from collections.abc import Iterable, Sequence
 
 from stax.backends.c.fission import blocked_loops
 from stax.backends.c.handler import Emitter, literal
-from stax.backends.c.lanes import Ahead, Loop, Pieces, lane_loop
+from stax.backends.c.lanes import (
+    CHUNK,
+    LANES,
+    NOWHERE,
+    Ahead,
+    Loop,
+    Pieces,
+    halved,
+    lane_loop,
+    nearest,
+)
 from stax.backends.c.reductions import Accumulator
 
 LEAST_LENGTH = 16  # elements from which lanes pay
-SEARCHED = 256  # elements that are asked together whether one is the extreme
 _ASSIGNED = re.compile(r"^\w+ (\w+) = (.*);$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -63,42 +72,41 @@ def position_of_extreme(
 ) -> list[str]:
     """Set `place` to the first position whose `value` is the extreme (or the first NaN)."""
     steps = leading_to(lines, [value])
-    name = best.names[0]
-    v, n = loop.variable, SEARCHED
-    whole = Loop(v, "at", f"at + {n}", n)
-    part = Loop(v, "at", f"(at + {n} < {loop.stop} ? at + {n} : {loop.stop})", n)
-    # Most blocks are only asked whether they hold the extreme; the first that does is searched.
+    name, v = best.names[0], loop.variable
+    start = best.chunk or loop.start
+    stop = f"({start} + {CHUNK} < {loop.stop} ? {start} + {CHUNK} : {loop.stop})"
+    if not best.chunk:
+        stop = loop.stop
+    where = f"{place}_lane"
+
+    def compared(count: str) -> list[str]:
+        here = f"int32_t here = {value} == {name} ? (int32_t)(t + k) : {NOWHERE};"
+        body = [f"int64_t {v} = t + k;", *steps, here, nearest(f"{where}[k]", "here")]
+        head = f"for (int32_t k = 0; k < {count}; k++) {{"
+        return ["#pragma omp simd", head, *("    " + s for s in body), "}"]
+
     search = [
-        f"int64_t at = {loop.start};",
-        f"for (; at + {n} <= {loop.stop}; at += {n}) {{",
-        "    int hit = 0;",
-        "    #pragma omp simd reduction(|:hit)",
-        f"    {whole.header}",
-        *("        " + s for s in steps),
-        f"        hit |= ({value} == {name});",
-        "    }",
-        "    if (hit) break;",
+        f"int32_t {where}[{LANES}] __attribute__((aligned(64)));",
+        "#pragma omp simd",
+        f"for (int64_t k = 0; k < {LANES}; k++) {where}[k] = {NOWHERE};",
+        f"int64_t t = {start}, upto = {stop};",
+        f"for (; t + {LANES} <= upto; t += {LANES}) {{",
+        *("    " + s for s in compared(f"{LANES}")),
         "}",
-        "#pragma omp simd reduction(min:nearest)",
-        part.header,
-        *("    " + s for s in steps),
-        f"    int32_t here = {value} == {name} ? (int32_t){v} : 2147483647;",
-        "    nearest = here < nearest ? here : nearest;",
-        "}",
+        *compared("upto - t"),
+        *halved(nearest(f"{where}[k]", f"{where}[k + @]")),
+        f"{place} = {where}[0];",
     ]
-    out = ["{", "    int32_t nearest = 2147483647;"]
     if best.nan:
         nan = literal(float("nan"), best.dtypes[0])
-        out += [
-            f"    if ({best.nan}) {{",
-            *("        " + s for s in (loop.header, *("    " + t for t in steps))),
-            f"            if ({value} != {value}) {{ nearest = (int32_t){loop.variable}; break; }}",
-            "        }",
-            f"        {name} = {nan};",
-            "    } else {",
-            *("        " + s for s in search),
+        search = [
+            f"if ({best.nan}) {{",
+            *("    " + s for s in (loop.header, *("    " + t for t in steps))),
+            f"        if ({value} != {value}) {{ {place} = {v}; break; }}",
             "    }",
+            f"    {name} = {nan};",
+            "} else {",
+            *("    " + s for s in search),
+            "}",
         ]
-    else:
-        out += ["    " + s for s in search]
-    return [*out, f"    {place} = nearest;", "}"]
+    return ["{", *("    " + s for s in search), "}"]

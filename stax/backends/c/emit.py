@@ -329,6 +329,9 @@ class NestEmitter(TiledFrame):
             for r in opened
             if r.sample is not None and r.plain is not None and r.accumulator is not None
         ]
+        for r in opened:
+            if r.place and not samples and r.accumulator is not None:
+                r.accumulator.place = r.place
         total = math.prod(self.along) if not first else min(n, FLAT_BLOCK)
         stage = Stage(outer, loop, total, inner, updated, samples, self._ahead(opened))
         lines = stage.printed(self.emitter)

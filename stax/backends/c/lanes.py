@@ -22,7 +22,9 @@ from stax.loops.scalar_ops import c_type
 LANES = 64
 VECTOR_BYTES = 64
 FEW_LINES = 64  # statements of all vectors up to which they stand side by side
+CHUNK = 256  # elements that are searched for an extreme, once it is known to be among them
 LONG_FLOPS = 15  # operations of a function beside which an addition's latency does not show
+NOWHERE = 2**31 - 1
 _ASSIGNED = re.compile(r"^\w+ (\w+) = (.*);$")
 _CALL = re.compile(r"\bstax_(\w+)\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -93,7 +95,7 @@ def lane_loop(
     lines = [s for s in lines if all(s != a.nan_line for a in accumulators)]
     pieces = Pieces()
     for a in accumulators:
-        _declare(a, pieces.before)
+        _declare(a, loop, pieces.before)
     fetch = [
         f"    __builtin_prefetch({a.address.format(t=f't + {n}' if n else 't')});"
         for a in ahead
@@ -101,19 +103,24 @@ def lane_loop(
     ]
     whole = _body(loop.variable, lines, accumulators, streams, "t", f"{LANES // streams}")
     whole = [*fetch, *("    " + s for s in whole), "}"]
-    out, fixed = pieces.inside, loop.fixed
-    if fixed is None:
-        rest = _body(loop.variable, lines, accumulators, 1, "t", f"{loop.stop} - t")
-        body = [f"int64_t t = {loop.start};"]
-        body += [f"for (; t + {LANES} <= {loop.stop}; t += {LANES}) {{", *whole, *rest]
-        out += ["{", *("    " + s for s in body), "}"]
-    else:
-        start, stop = int(loop.start), int(loop.stop)
-        end = stop - fixed % LANES
-        if end > start:
-            out += [f"for (int64_t t = {start}; t < {end}; t += {LANES}) {{", *whole]
-        if stop > end:
-            out += _body(loop.variable, lines, accumulators, 1, f"{end}", f"{stop - end}")
+    start, stop, fixed = loop.start, loop.stop, loop.fixed
+    end, count = f"({stop} - ({stop} - {start}) % {LANES})", f"({stop} - {start}) % {LANES}"
+    if fixed is not None:
+        end, count = f"{int(stop) - fixed % LANES}", f"{fixed % LANES}"
+    out = pieces.inside
+    tracked = [a for a in accumulators if a.place]
+    if tracked:
+        out += [f"for (int64_t at = {start}; at < {end}; at += {CHUNK}) {{"]
+        out += [f"    int64_t to = at + {CHUNK} < {end} ? at + {CHUNK} : {end};"]
+        out += [f"    for (int64_t t = at; t < to; t += {LANES}) {{", *("    " + s for s in whole)]
+        out += ["    " + s for a in tracked for s in _track(a, "at")]
+        out.append("}")
+    elif end != start:
+        out += [f"for (int64_t t = {start}; t < {end}; t += {LANES}) {{", *whole]
+    if count != "0":
+        out += _body(loop.variable, lines, accumulators, 1, end, count)
+        last = f"({end} - ({end} - {start}) % {CHUNK})"
+        out += [s for a in tracked for s in _track(a, last)]
     for a in accumulators:
         _fold(a, pieces.after)
     return pieces
@@ -154,13 +161,27 @@ def lane(name: str) -> str:
     return f"{name}_lane"
 
 
-def _declare(a: Accumulator, out: list[str]) -> None:
+def _track(a: Accumulator, at: str) -> list[str]:
+    """Note in which lanes the chunk at `at` has changed the extreme."""
+    chunk, best, now = lane(a.chunk), lane(a.place), lane(a.names[0])
+    sign = ">" if a.monoid.name == "max" else "<"
+    text = f"{chunk}[k] = {now}[k] {sign} {best}[k] ? (int32_t){at} : {chunk}[k]; "
+    text += f"{best}[k] = {now}[k];"
+    return ["#pragma omp simd", f"for (int64_t k = 0; k < {LANES}; k++) {{ {text} }}"]
+
+
+def _declare(a: Accumulator, loop: Loop, out: list[str]) -> None:
     rest = f"[{LANES}] __attribute__((aligned({VECTOR_BYTES})));"
     out.append(f"{c_type(a.dtypes[0])} {lane(a.names[0])}{rest}")
     cleared = f"{lane(a.names[0])}[k] = {a.identity};"
     if a.nan:
         out.append(f"int{8 * a.dtypes[0].itemsize}_t {lane(a.nan)}{rest}")
         cleared += f" {lane(a.nan)}[k] = 0;"
+    if a.place:
+        a.chunk = f"{a.place}_at"
+        out.append(f"{c_type(a.dtypes[0])} {lane(a.place)}{rest}")
+        out.append(f"int32_t {lane(a.chunk)}{rest}")
+        cleared += f" {lane(a.place)}[k] = {a.identity}; {lane(a.chunk)}[k] = {loop.start};"
     out += ["#pragma omp simd", f"for (int64_t k = 0; k < {LANES}; k++) {{ {cleared} }}"]
 
 
@@ -168,14 +189,33 @@ def _fold(a: Accumulator, out: list[str]) -> None:
     """Merge halves of the lanes, the last with the accumulator."""
     assert a.simple is not None
     lanes = lane(a.names[0])
-    half = LANES // 2
-    while half:
-        merge = a.simple.update.format(a=f"{lanes}[k]", v=f"{lanes}[k + {half}]")
-        if a.nan:
-            merge += f" {lane(a.nan)}[k] |= {lane(a.nan)}[k + {half}];"
-        out.append("#pragma omp simd" if half > 8 else f"#pragma GCC unroll {half}")
-        out.append(f"for (int64_t k = 0; k < {half}; k++) {{ {merge} }}")
-        half //= 2
+    merge = a.simple.update.format(a=f"{lanes}[k]", v=f"{lanes}[k + @]")
+    if a.nan:
+        merge += f" {lane(a.nan)}[k] |= {lane(a.nan)}[k + @];"
+    out += halved(merge)
     out.append(a.simple.update.format(a=a.names[0], v=f"{lanes}[0]"))
     if a.nan:
         out.append(f"{a.nan} |= {lane(a.nan)}[0] != 0;")
+    if a.place:
+        # The first chunk that has the extreme: a lane that ended with it noted when it came.
+        chunk, best = lane(a.chunk), lane(a.place)
+        kept = f"{chunk}[k] = {best}[k] == {a.names[0]} ? {chunk}[k] : {NOWHERE};"
+        out += ["#pragma omp simd", f"for (int64_t k = 0; k < {LANES}; k++) {{ {kept} }}"]
+        out += halved(nearest(f"{chunk}[k]", f"{chunk}[k + @]"))
+        out.append(f"int64_t {a.chunk} = {chunk}[0];")
+
+
+def nearest(place: str, other: str) -> str:
+    """The statement that keeps the smaller of two places."""
+    return f"{place} = {other} < {place} ? {other} : {place};"
+
+
+def halved(merge: str) -> list[str]:
+    """Loops that apply `merge`, of lanes `k` and `k + @`, until everything is in the first."""
+    out: list[str] = []
+    half = LANES // 2
+    while half:
+        out.append("#pragma omp simd" if half > 8 else f"#pragma GCC unroll {half}")
+        out.append(f"for (int64_t k = 0; k < {half}; k++) {{ {merge.replace('@', str(half))} }}")
+        half //= 2
+    return out

@@ -56,6 +56,7 @@ class Accumulator:
         self.emitter = emitter
         # A maximum ignores NaN in a comparison; whether one was seen is kept beside it.
         self.nan = emitter.fresh("n") if self.watches_nan else None
+        self.place = self.chunk = ""  # where an extreme is, and from where it has to be searched
         self.nan_line = self.watched = ""  # the statement that looks, and the value it updates by
 
     @property
