@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from stax.backends.c.division import divided_loop
 from stax.backends.c.fission import blocked_loops
 from stax.backends.c.handler import Emitter, literal
 from stax.backends.c.lanes import (
@@ -45,6 +46,8 @@ def element_loop(
     if not accumulators:
         v = loop.variable
         blocks = blocked_loops(v, loop.start, loop.stop, loop.length, lines, emitter.addresses)
+        if blocks is None and not checks:
+            blocks = divided_loop(loop, lines, emitter)
         if blocks is not None:
             return Pieces(inside=blocks)
     clauses = [c for a in accumulators for c in a.clauses()] if vectorises else []

@@ -25,16 +25,16 @@ from stax.backends.c.handler import (
     literal,
     store_text,
 )
-from stax.backends.c.lanes import Ahead, Loop
+from stax.backends.c.lanes import Loop
 from stax.backends.c.moments import (
     HELD,
-    PIECE,
     Samples,
     Stage,
     before_difference,
     narrowed,
     one_more_row,
 )
+from stax.backends.c.placement import PlacedFrame
 from stax.backends.c.reductions import (
     Accumulator,
     OpenReduction,
@@ -42,7 +42,6 @@ from stax.backends.c.reductions import (
     component_dtypes,
 )
 from stax.backends.c.serial import SerialEmitter
-from stax.backends.c.tiles import TiledFrame
 from stax.dtypes import DType
 from stax.loops.body import Instr
 from stax.loops.moments import is_sample
@@ -50,7 +49,6 @@ from stax.loops.monoids import MONOIDS, Monoid
 from stax.loops.scalar_ops import SCALAR_OPS, c_type, compute_dtype, is_half, type_tag
 from stax.loops.symbolic import (
     Expr,
-    affine_coefficients,
     as_expr,
     linearize,
     symbol,
@@ -60,9 +58,6 @@ from stax.schedule.kernel import Kernel, Member, Role, row_major
 BLOCKS = 64
 FLAT_BLOCK = 8192
 GROUP = 64  # rows that go through the stages together
-FAR_BYTES = 1 << 20  # of an array from which its next row is fetched ahead
-NEAR_ELEMENTS = 8192  # of rows that are fetched ahead
-CACHE_LINE = 64
 SHORT_ROW = 512  # elements of a row up to which its scalar work is worth a loop of its own
 GROUP_MARK = "// group"
 
@@ -78,7 +73,7 @@ def emit_kernel(
     return emitter(kernel, dtypes, escapes).run()
 
 
-class NestEmitter(TiledFrame):
+class NestEmitter(PlacedFrame):
     """Prints a nest of loops over independent rows."""
 
     def __init__(
@@ -333,7 +328,7 @@ class NestEmitter(TiledFrame):
             if r.place and not samples and r.accumulator is not None:
                 r.accumulator.place = r.place
         total = math.prod(self.along) if not first else min(n, FLAT_BLOCK)
-        stage = Stage(outer, loop, total, inner, updated, samples, self._ahead(opened))
+        stage = Stage(outer, loop, total, inner, updated, samples, self.ahead(opened))
         lines = stage.printed(self.emitter)
         alone = not self.rows and not first and len(self.along) == 1 and not opened
         if alone and self.parallel:
@@ -343,34 +338,6 @@ class NestEmitter(TiledFrame):
                 assert r.accumulator is not None
                 lines += position_of_extreme(loop, inner, r.value, r.accumulator, r.place)
         return lines
-
-    def _ahead(self, opened: list[OpenReduction]) -> list[Ahead]:
-        """What the last reduction of a row asks memory for: the next row, or piece, it reads."""
-        n = self.along[-1]
-        stages = [m.stage for m in self.kernel.members if m.role in (Role.ROW, Role.ALL)]
-        pieces = n > PIECE and any(r.sample is not None for r in opened)
-        if len(self.along) != 1 or not opened or opened[0].member.stage != max(stages, default=-1):
-            return []
-        if not (self.rows or pieces):
-            return []
-        along = self.along_symbols[0]
-        place = {along: as_expr(symbol("{t}", 0, n - 1))}
-        found: dict[str, Ahead] = {}
-        for member in self.kernel.members:
-            for instr in member.body.instrs:
-                if instr.op != "load" or instr.args or instr.attrs[0] in self.kernel.writers:
-                    continue
-                index, itemsize = self.at(member)[instr.attrs[1]], instr.attrs[2].itemsize
-                steps = affine_coefficients(index, (*self.row_symbols, along))
-                if steps is None or steps[along] != 1 or len(index.symbols) > 2:
-                    continue
-                step = PIECE if pieces else steps[self.row_symbols[-1]]
-                if step < min(n, PIECE) or self.kernel.numel * itemsize < FAR_BYTES:
-                    continue
-                text = self.emitter.index_text(index.substitute(place) + step)
-                pointer = self.emitter.pointers[instr.attrs[0]]
-                found[text] = Ahead(f"{pointer} + ({text})", CACHE_LINE // itemsize)
-        return list(found.values()) if min(n, PIECE) * len(found) <= NEAR_ELEMENTS else []
 
     # ---------------------------------------------------------------- reductions
 
@@ -603,9 +570,7 @@ class NestEmitter(TiledFrame):
                 array = emitter.fresh("s")
                 n = math.prod(self.along)
                 ct = c_type(compute_dtype(dtype))
-                emitter.row.lines.append(f"{ct} {array}[{n}] __attribute__((aligned(64)));")
+                emitter.row.lines += self.room(array, ct, n, member.stage)
                 kept = f"{array}[{self._along_position()}]"
             scope.lines.append(f"{kept} = {value.text};")
             emitter.scratch[buffer] = kept
-
-    # ---------------------------------------------------------------- scans and scatters

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from stax.backends.c.division import FAST
 from stax.backends.c.handler import INNER_DEPTH, ROW_DEPTH, CValue, Emitter
 from stax.backends.c.vecmath import with_calls
 from stax.dtypes import DType
@@ -20,6 +21,7 @@ from stax.loops.symbolic import Expr, symbol
 from stax.schedule.collapse import collapsed
 from stax.schedule.kernel import Kernel, Member, Role
 
+PARALLEL = "#pragma omp parallel for"
 PARALLEL_NANOSECONDS = 150_000  # below, waking a second thread costs more than it saves
 
 
@@ -108,7 +110,12 @@ class KernelFrame:
 
     def run(self) -> KernelSource:
         lines = self.lines()
-        body = "\n".join(["    int bad = 0;", *("    " + s for s in lines), "    return bad;"])
+        head = ["    int bad = 0;"]
+        if any(FAST in s for s in lines):
+            head.append(f"    int {FAST} = STAX_FMA;")
+            own = f"{PARALLEL} firstprivate({FAST})"
+            lines = [s if " simd " in s else s.replace(PARALLEL, own) for s in lines]
+        body = "\n".join([*head, *("    " + s for s in lines), "    return bad;"])
         body = with_calls(body, loops=bool(self.rows or self.along))
         arguments = [
             f"{'' if n in self.written else 'const '}{c_type(self.dtypes[n])} *restrict p{k}"
@@ -142,7 +149,7 @@ class KernelFrame:
     def pragma(self, collapse: int, simd: str = "") -> list[str]:
         if not self.parallel:
             return []
-        words = "#pragma omp parallel for num_threads(threads) if(parallel: threads > 1)"
+        words = f"{PARALLEL} num_threads(threads) if(parallel: threads > 1)"
         words += " schedule(static)"
         if collapse > 1:
             words += f" collapse({collapse})"

@@ -40,6 +40,11 @@ typedef __UINT64_TYPE__ uint64_t;
 typedef __INTPTR_TYPE__ intptr_t;
 typedef __UINTPTR_TYPE__ uintptr_t;
 typedef __SIZE_TYPE__ size_t;
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#define STAX_FMA 1  /* __builtin_fma is one instruction */
+#else
+#define STAX_FMA 0
+#endif
 #define STAX_INLINE static inline __attribute__((always_inline, unused))
 #endif
 """
