@@ -48,6 +48,7 @@ from stax.schedule.fusion import (
 )
 from stax.schedule.in_place import NOTHING, InPlace, scheduled_in_place
 from stax.schedule.kernel import Kernel
+from stax.schedule.stack import stacked
 from stax.transforms.budget import MemoryCurve, ProgramPlan
 from stax.transforms.chains import LOOP_SCHEMES
 from stax.transforms.partition import Partition, partition
@@ -509,14 +510,14 @@ def _scheduled(
             if table[out].nbytes > REGISTER_BYTES
         }
         outputs = frozenset(lowered.outputs)
+        nbytes = lambda name: table[name].nbytes
 
         def grouped(steps: Sequence[Step]) -> list[Scheduled]:
             limits = FusionOptions() if device == "cpu" else ON_DEVICE
             if options.materialise == "compact":
                 limits = compact(limits)
-            return fuse(
-                steps, lambda n: table[n].nbytes, limits, enabled=options.fuse, outputs=outputs
-            )
+            found = fuse(steps, nbytes, limits, enabled=options.fuse, outputs=outputs)
+            return stacked(found, outputs, table) if options.fuse and device == "cpu" else found
 
         if device == "cpu":
             order, in_place = scheduled_in_place(lowered, steps, pairs, grouped)

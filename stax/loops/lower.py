@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -220,6 +220,7 @@ def lower(
     deviations = squared_deviations(graph)
     users = count_users(graph, deviations)
     early = needed_in_memory(graph)
+    shifts = shifted_reads(graph)
     for eqn in graph.eqns:
         context.eqn = eqn
         if id(eqn) in deviations.idle:
@@ -238,7 +239,7 @@ def lower(
             node = _typed(node, var)
             count = users.get(var, 0)
             if count and not node.is_realized:
-                reason = _reason(node, var, count, early, table)
+                reason = _reason(node, var, count, early, shifts, table)
                 if reason:
                     node = node.realize(table, (var.name or "?",), reason)
             env[var] = node
@@ -254,7 +255,12 @@ def lower(
 
 
 def _reason(
-    node: TensorNode, var: Var, count: int, early: set[Var], table: BufferTable
+    node: TensorNode,
+    var: Var,
+    count: int,
+    early: set[Var],
+    shifts: Mapping[Var, float],
+    table: BufferTable,
 ) -> str | None:
     if node.must_realize:
         return "reductions, scans and scatters are computed once"
@@ -262,7 +268,7 @@ def _reason(
         return None
     if var in early:
         return "a reader needs it in memory"
-    return realize_reason(node, count, table)
+    return realize_reason(node, count, table, shifts.get(var, 0))
 
 
 def table_name(table: BufferTable, name: str) -> str:
@@ -406,6 +412,17 @@ def count_users(graph: Graph, deviations: Deviations) -> dict[Var, int]:
             if isinstance(atom, Var):
                 counts[atom] = counts.get(atom, 0) + weight
     return counts
+
+
+def shifted_reads(graph: Graph) -> dict[Var, float]:
+    """For values read through slices at different starts, how often they read each element."""
+    slices: dict[Var, dict[Any, int]] = {}
+    for eqn in graph.eqns:
+        if "start" in eqn.params and all(k == 1 for k in eqn.params.get("strides", (2,))):
+            atom = eqn.inputs[0]
+            if isinstance(atom, Var):
+                slices.setdefault(atom, {})[eqn.params["start"]] = eqn.outputs[0].aval.size
+    return {v: sum(own.values()) / max(v.aval.size, 1) for v, own in slices.items() if len(own) > 2}
 
 
 def needed_in_memory(graph: Graph) -> set[Var]:

@@ -36,6 +36,8 @@ class Thresholds:
         piece: elements of a row that a variance reads twice, for the mean and for the squares
             around it, since they stay in the first cache or in the registers of a block; longer
             rows merge the triples of pieces.
+        shifted: operations from which a value that is read ``SHIFTS`` times and more at shifted
+            places is stored; None for never.
     """
 
     store_transcendental: bool
@@ -48,7 +50,10 @@ class Thresholds:
     body: int = 400
     body_buffers: int = 48
     piece: int = 4096
+    shifted: int | None = None
 
+
+SHIFTS = 3.0
 
 THRESHOLDS: dict[str, Thresholds] = {
     "cpu": Thresholds(
@@ -58,6 +63,7 @@ THRESHOLDS: dict[str, Thresholds] = {
         crowded_operations=40,
         buffers=4,
         reads=12,
+        shifted=6,
     ),
     "cuda": Thresholds(
         store_transcendental=False,
@@ -108,9 +114,19 @@ def thresholds_for(device: str, mode: str = "default") -> Thresholds:
     return rows.get(device, rows["cuda"])
 
 
-def realize_reason(node: TensorNode, readers: int, table: BufferTable) -> str | None:
-    """The rule by which ``node`` is written to memory, in words; None when it stays inlined."""
-    return decide(node, readers, table.device, table.mode)
+def realize_reason(
+    node: TensorNode, readers: int, table: BufferTable, shifts: float = 0
+) -> str | None:
+    """The rule by which ``node`` is written to memory, in words; None when it stays inlined.
+
+    Of a stencil's input every element is read at ``shifts`` places, where it would be computed.
+    """
+    found = decide(node, readers, table.device, table.mode)
+    limit = thresholds_for(table.device).shifted
+    if found or shifts < SHIFTS or limit is None or table.mode == "none":
+        return found
+    operations = statistics(node).operations
+    return f"{operations} operations at {shifts:.1f} places each" if operations >= limit else None
 
 
 def should_realize(

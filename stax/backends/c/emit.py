@@ -42,6 +42,7 @@ from stax.backends.c.reductions import (
     component_dtypes,
 )
 from stax.backends.c.serial import SerialEmitter
+from stax.backends.c.stacks import emit_stack, over_rows
 from stax.dtypes import DType
 from stax.loops.body import Instr
 from stax.loops.moments import is_sample
@@ -54,6 +55,7 @@ from stax.loops.symbolic import (
     symbol,
 )
 from stax.schedule.kernel import Kernel, Member, Role, row_major
+from stax.schedule.stack import Stack
 
 BLOCKS = 64
 FLAT_BLOCK = 8192
@@ -68,9 +70,17 @@ def emit_kernel(
     escapes: Callable[[str], bool],
 ) -> KernelSource:
     """The C function of `kernel`; `escapes(buffer)` says whether others read what it writes."""
+    if isinstance(kernel, Stack):
+        return emit_stack(kernel, dtypes, lambda stage: _stage_lines(stage, dtypes))
     serial = kernel.members[0].role is Role.SERIAL
     emitter = SerialEmitter if serial else NestEmitter
     return emitter(kernel, dtypes, escapes).run()
+
+
+def _stage_lines(kernel: Kernel, dtypes: Mapping[str, DType]) -> tuple[list[str], list[str]]:
+    """The parameters of a stage of a stack, and its loop nest over the rows [first, last)."""
+    emitter = NestEmitter(kernel, dtypes, lambda name: True)
+    return emitter.parameters, over_rows(emitter.lines(), emitter.rows[0])
 
 
 class NestEmitter(PlacedFrame):
