@@ -374,8 +374,9 @@ class Compiled:
             e.prim.cost([a.aval for a in e.inputs], [v.aval for v in e.outputs], e.params)
             for e in graph.eqns
         )
-        table = self.lowered.lowered.table
-        moved = 0
+        if self.lowered.device != "cpu":
+            return {"flops": float(flops), **on_demand("triton.program").costs(self.lowered.source)}
+        table, moved = self.lowered.lowered.table, 0
         for item in self.lowered.order:
             if isinstance(item, CallStep):
                 names = {*item.reads, *item.writes}

@@ -132,7 +132,7 @@ def _matrix(ctx: Lowering, node: TensorNode, batch: Axes, rows: int, columns: in
     """A strided view of this shape with unit stride along its rows or its columns."""
     shape = (math.prod(batch), rows, columns)
     flat = node.reshape(shape)
-    if not isinstance(flat, BufferTensor) and len(batch) > 1 and ctx.device == "cpu":
+    if not isinstance(flat, BufferTensor) and len(batch) > 1:
         deep = node.reshape((*batch, rows, columns))
         if isinstance(deep, BufferTensor) and _is_matrix(deep.strided(ctx.table)):
             return deep.strided(ctx.table)

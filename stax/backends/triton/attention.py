@@ -241,9 +241,7 @@ class ScoresEmitter(NestEmitter):
                     (op.other, (b, sides[0], op.width)),
                     (op.result, (b, sides[1], op.width)),
                 ]
-            for view, shape in views:
-                steps = zip(view.strides, shape, strict=True)
-                reach = max(reach, abs(view.offset) + sum(abs(s) * e for s, e in steps))
+            reach = max([reach, *(view.reach(shape) for view, shape in views)])
         for member in self.kernel.members:
             for i in member.body.instrs:
                 if i.op in ("load", "store") and i.attrs[0] not in self.family.tiles:
@@ -383,11 +381,11 @@ class ScoresEmitter(NestEmitter):
         """A block of an operand: `axis` of the tile along its rows, `width` across."""
         own = self.tiling.axes[axis]
         pointer = f"p{self.parameters.index(operand.buffer)}"
-        batch, along, across = operand.strides
+        _, along, across = operand.strides
         block = max(LEAST, power(width))
         other = f"tl.arange(0, {block})[{'None, :' if down else ':, None'}]"
         place = ("down" if axis else "y") if down else "x"
-        text = f"{pointer} + ({operand.offset} + batch * {batch} + {place} * {along}"
+        text = f"{pointer} + ({operand.start('batch')} + {place} * {along}"
         text += f" + {other} * {across})"
         masks = [f"({place} < {own.extent})"] if own.ragged else []
         masks += [f"({other} < {width})"] if block != width else []
@@ -407,9 +405,7 @@ class ScoresEmitter(NestEmitter):
         """A tile of a product."""
         emitter, dtype = self.emitter, self.dtypes[op.buffer]
         left = self._block(op.left, 0, op.inner, True)
-        batch, rows, columns = op.right.strides
-        turned = Operand(op.right.buffer, op.right.offset, (batch, columns, rows))
-        right = self._block(turned, 1, op.inner, False)
+        right = self._block(op.right.turned, 1, op.inner, False)
         text = self._dot(left, right, dtype)
         if is_half(dtype):
             text += f".to(tl.{dtype.name}).to(tl.float32)"

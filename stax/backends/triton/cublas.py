@@ -127,6 +127,8 @@ def routine(on: Machine, kernel: KernelSource) -> Cublas | None:
     product = kernel.product
     if product is None or not isinstance(on, CudaDevice):
         return None
+    if product.left.batches or product.right.batches:
+        return None  # the library steps through a batch by one stride
     b, m, n, k = product.shape
     if 2 * b * m * n * k < LEAST_FLOPS:
         return None

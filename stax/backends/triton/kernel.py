@@ -39,11 +39,40 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Operand:
-    """A strided view `[batch, rows, columns]` of a buffer, in elements."""
+    """A strided view `[batch, rows, columns]` of a buffer, in elements.
+
+    Where no one stride steps through the batch, `batches` holds the extents and strides of its
+    axes, and the first of `strides` means nothing.
+    """
 
     buffer: str
     offset: int
     strides: tuple[int, int, int]
+    batches: tuple[tuple[int, int], ...] = ()
+
+    def start(self, batch: str) -> str:
+        """The address of a batch, as text."""
+        if not self.batches:
+            return f"{self.offset} + {batch} * {self.strides[0]}"
+        parts = [str(self.offset)]
+        below = math.prod(n for n, _ in self.batches)
+        for n, stride in self.batches:
+            below //= n
+            parts.append(f"{batch} // {below} % {n} * {stride}")
+        return " + ".join(parts)
+
+    def reach(self, shape: tuple[int, int, int]) -> int:
+        """A bound of the addresses of a view of this shape."""
+        steps = [*self.batches, *zip(shape[1:], self.strides[1:], strict=True)]
+        if not self.batches:
+            steps.append((shape[0], self.strides[0]))
+        return abs(self.offset) + sum(abs(stride) * n for n, stride in steps)
+
+    @property
+    def turned(self) -> Operand:
+        """The transposed matrices."""
+        batch, rows, columns = self.strides
+        return replace(self, strides=(batch, columns, rows))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ block's arena) and what happens in order.  Kernels with the same text share a fu
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -133,13 +134,12 @@ class Traffic:
 
     @staticmethod
     def of(block: Block) -> Traffic:
-        """That of the steps of a block; every launch moves its buffers once."""
+        """That of the steps of a block."""
         total = Traffic()
         for action in block.actions:
             if isinstance(action, Launch):
                 source = action.source
-                moved = sum(block.table[n].nbytes for n in source.parameters)
-                total += Traffic(1, 0, moved + sum(s.nbytes for s in source.scratch))
+                total += Traffic(1, 0, _moved(source, block.table))
             elif isinstance(action, HostCall):
                 first = action.results[0]
                 moved = sum(i.layout.extent * i.dtype.itemsize for i in first.inputs)
@@ -153,6 +153,16 @@ class Traffic:
                 else:
                     total += Traffic.of(action.blocks[-1])
         return total
+
+
+def _moved(source: KernelSource, table: BufferTable) -> int:
+    """Bytes that a kernel reads and writes: each buffer that it names once each way."""
+    total = sum(s.nbytes for s in source.scratch if re.search(rf"\b{s.name}\b", source.body))
+    for k, name in enumerate(source.parameters):
+        named = re.search(rf"\bp{k}\b", source.body) is not None
+        again = re.search(rf"tl\.(load|atomic_\w+)\(p{k}\b", source.body) is not None
+        total += table[name].nbytes * (named + (again and name in source.written))
+    return total
 
 
 @dataclass
@@ -197,6 +207,16 @@ class TritonSource:
                         return True
                     open_blocks.extend(action.blocks)
         return False
+
+
+def costs(source: TritonSource) -> dict[str, float]:
+    """What one run moves and launches, in the words of `Compiled.cost_analysis`."""
+    found = source.traffic
+    return {
+        "bytes": float(found.nbytes),
+        "kernels": float(found.launches),
+        "calls": float(found.host),
+    }
 
 
 def emit_program(program: Program) -> TritonSource:

@@ -186,7 +186,19 @@ def operand_of(operand: ExternInput) -> Operand:
     """An operand of a product as a strided view."""
     layout = operand.layout
     strides = tuple(s if n != 1 else 0 for s, n in zip(layout.strides, layout.shape, strict=True))
-    return Operand(operand.buffer, layout.offset, (strides[0], strides[1], strides[2]))
+    *steps, rows, columns = strides
+    merged: list[tuple[int, int]] = []
+    for n, stride in zip(layout.shape, steps, strict=False):
+        if n == 1:
+            continue
+        if merged and merged[-1][1] == n * stride:
+            merged[-1] = (merged[-1][0] * n, stride)
+        else:
+            merged.append((n, stride))
+    if len(merged) > 1:
+        return Operand(operand.buffer, layout.offset, (0, rows, columns), tuple(merged))
+    batch = merged[0][1] if merged else 0
+    return Operand(operand.buffer, layout.offset, (batch, rows, columns))
 
 
 def _extents(buffer: ExternBuffer) -> tuple[int, int, int]:
@@ -318,23 +330,18 @@ class _Search:
         tiles = left if on_left else right
         if not on_left:
             # The transpose of the product has the tiles on its left.
-            tiles, left, right = _turned(right), _turned(right), _turned(left)
+            tiles, left, right = right.turned, right.turned, left.turned
             whole = (whole[0], whole[2], whole[1])
         width = p["n"] if on_left else p["m"]
         kept = p["m"] if on_left else p["n"]
         result = Operand(product.name, 0, whole)
-        if width > WIDEST or tiles.offset:
+        if width > WIDEST or tiles.offset or tiles.batches:
             raise _NotAFamily
         if tiles.strides == (batch, n, 1) and (kept, p["k"]) == (m, n):
             return Consumed(product.name, tiles.buffer, True, right, result, width)
         if tiles.strides == (batch, 1, n) and (kept, p["k"]) == (n, m):
             return Consumed(product.name, tiles.buffer, False, right, result, width)
         raise _NotAFamily
-
-
-def _turned(operand: Operand) -> Operand:
-    batch, rows, columns = operand.strides
-    return Operand(operand.buffer, operand.offset, (batch, columns, rows))
 
 
 def loops_making(space: Sequence[int], points: int) -> int | None:

@@ -148,10 +148,7 @@ class MatrixProduct(Contraction):
         _, m, n, k = self.shape
         left, right = self.operands
         batch = self.shape[0]
-        reach = max(
-            abs(o.offset) + sum(abs(s) * e for s, e in zip(o.strides, (batch, *ends), strict=True))
-            for o, ends in ((left, (m, k)), (right, (k, n)))
-        )
+        reach = max(left.reach((batch, m, k)), right.reach((batch, k, n)))
         wide = ".to(tl.int64)" if reach >= NARROW else ""
         in_k = f"inner{{}} < {k} - start"
         ragged = k % use.k != 0
@@ -165,9 +162,9 @@ class MatrixProduct(Contraction):
             f"rows = (row * {use.m} + tl.arange(0, {use.m}))[:, None]{wide}",
             f"columns = (column * {use.n} + tl.arange(0, {use.n}))[None, :]{wide}",
             f"inner = tl.arange(0, {use.k}){wide}",
-            f"a = {pointers[0]} + ({left.offset} + batch * {left.strides[0]}"
+            f"a = {pointers[0]} + ({left.start('batch')}"
             f" + rows * {left.strides[1]} + inner[None, :] * {left.strides[2]})",
-            f"b = {pointers[1]} + ({right.offset} + batch * {right.strides[0]}"
+            f"b = {pointers[1]} + ({right.start('batch')}"
             f" + inner[:, None] * {right.strides[1]} + columns * {right.strides[2]})",
             f"acc = tl.full(({use.m}, {use.n}), 0, {self.total})",
             f"for start in range(0, {k}, {use.k}):",
