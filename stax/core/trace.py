@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -299,6 +300,8 @@ class Tracer:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if is_index_of_caller():
+            raise _index_error(self)
         raise no_array_error(self)
 
     def __bool__(self) -> bool:
@@ -447,8 +450,29 @@ def is_stored_by_caller() -> bool:
 
     The number would lose the derivative without a word, so the write is refused instead.
     """
-    frame = sys._getframe(2)
-    return dis.opname[frame.f_code.co_code[frame.f_lasti]] == "STORE_SUBSCR"
+    return _instruction(sys._getframe(2)) == "STORE_SUBSCR"
+
+
+def is_index_of_caller() -> bool:
+    """True when Python's caller is at `a[i]`, where NumPy asks an index for an array."""
+    return _instruction(sys._getframe(2)) in ("BINARY_SUBSCR", "BINARY_OP")
+
+
+def _instruction(frame: FrameType) -> str:
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]]
+
+
+def _index_error(tracer: Tracer) -> ConcretizationError:
+    """The error for `table[i]` with a plain table: NumPy looks the index up itself."""
+    return ConcretizationError(
+        f"a plain NumPy array is indexed with a traced value of type {tracer.aval}, which is not "
+        "known while tracing",
+        operands=(f"index: {tracer.aval}",),
+        where=user_source() or None,
+        hint="make the array traced too: stax.numpy.asarray(table)[i] (it may be written once, "
+        "at the top of the function), stax.numpy.take(table, i, axis=0), or pass the table as an "
+        "argument",
+    )
 
 
 def _no_version_error(name: str) -> ConcretizationError:
@@ -462,10 +486,6 @@ def _no_version_error(name: str) -> ConcretizationError:
 
 def no_array_error(tracer: Tracer) -> ConcretizationError:
     """The error for a traced value where only a NumPy array would do."""
-    index, table = "", ""
-    if tracer.aval.dtype.kind in "iub":
-        index = "an index into a plain NumPy array, "
-        table = "index with stax.numpy.asarray(table)[i], not np.take; "
     if is_called_by_scipy():
         return ConcretizationError(
             f"a traced value of type {tracer.aval} was given to a function of SciPy that takes "
@@ -477,11 +497,11 @@ def no_array_error(tracer: Tracer) -> ConcretizationError:
         )
     return ConcretizationError(
         f"a traced value of type {tracer.aval} was used where a plain NumPy array is needed: "
-        f"{index}np.array / np.asarray of it, a write of it into an array made by plain NumPy, or "
+        "np.array / np.asarray of it, a write of it into an array made by plain NumPy, or "
         "a NumPy function without a traced version",
         operands=(str(tracer.aval),),
         where=user_source() or None,
-        hint=f"{table}make the array that is written to with stax.numpy.zeros or "
+        hint="make the array that is written to with stax.numpy.zeros or "
         "np.zeros(..., like=x) so that it is traced too; build arrays from traced values with "
         "np.stack or stax.numpy.array; stop tracing with stax.pure_callback",
     )
