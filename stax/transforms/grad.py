@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import Aval, aval_of
-from stax.core.primitive import Zero
 from stax.core.source import user_stacklevel
 from stax.core.trace import STATE, use_trace
 from stax.dtypes import float0, is_complex, is_inexact
@@ -45,11 +44,10 @@ from stax.transforms.arguments import (
 from stax.transforms.inspect import abstract_leaf, stage_function
 from stax.transforms.jvp import JVPTrace, instantiate
 from stax.transforms.linearize import (
-    LinearFunction,
     apply_linear,
-    check_borrowed,
     linearize_flat,
 )
+from stax.transforms.pullback import Pullback, Signature, pull_back
 from stax.transforms.transpose import backward_pass
 from stax.transforms.vmap import batch_flat
 
@@ -138,6 +136,8 @@ def avals_as_values(avals: Sequence[Aval]) -> list[_Typed]:
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """`(f(*primals), pull)`: `pull(cotangent)` is a tuple with one cotangent per primal.
 
+    `pull` is a pytree: functions under `jit` and `vmap`, and rules of `custom_vjp`, may return it.
+
     >>> out, pull = vjp(lambda x, y: x * y, 3.0, 4.0)
     >>> pull(1.0)
     (4.0, 3.0)
@@ -150,39 +150,17 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     outs, aux = _split_aux(fun, linear.outs)
     tree = fun.out_tree
     assert tree is not None
-    avals = [aval_of(p) for p in leaves]
-    out_avals = avals_as_values([aval_of(v) for v in outs])
-    names = result_names(len(outs))
-    count = len(outs)
-
-    def pull(cotangents: Any) -> Any:
-        given = matched_tangents(cotangents, out_avals, tree, names, "cotangent")
-        results = pull_back(linear, [*given, *[None] * (len(linear.outs) - count)], avals)
-        return tree_unflatten(treedef, finished(results, given))
-
+    signature = Signature(
+        linear._replace(outs=[]),
+        [aval_of(p) for p in leaves],
+        treedef,
+        avals_as_values([aval_of(v) for v in outs]),
+        tree,
+        len(outs),
+    )
+    pull = Pullback(signature)
     out = tree_unflatten(tree, finished(outs, leaves))
     return (out, pull, aux) if has_aux else (out, pull)
-
-
-def pull_back(
-    linear: LinearFunction, cotangents: Sequence[Any], in_avals: Sequence[Aval]
-) -> list[Any]:
-    """Cotangents of all arguments, as values, for cotangents of all results (None when zero)."""
-    check_borrowed(linear.borrowed)
-    cts = [
-        Zero(out.aval) if ct is None else ct
-        for ct, out in zip(
-            [c for c, m in zip(cotangents, linear.out_mask, strict=True) if m],
-            linear.graph.outputs,
-            strict=True,
-        )
-    ]
-    n = len(linear.graph.inputs)
-    found = iter(backward_pass(linear.graph, [True] * n, [None] * n, cts))
-    return [
-        instantiate(next(found) if marked else Zero(aval.tangent()))
-        for aval, marked in zip(in_avals, linear.in_mask, strict=True)
-    ]
 
 
 def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[[Any], Any]:

@@ -26,11 +26,11 @@ from stax.transforms.arguments import (
     normalized_argnums,
 )
 from stax.transforms.budget import within_budget
-from stax.transforms.grad import pull_back
 from stax.transforms.inspect import abstract_leaf
 from stax.transforms.linearize import linearize_flat
 from stax.transforms.partition import Partition, PartitionOptions, partition
 from stax.transforms.phases import Split, split_joint
+from stax.transforms.pullback import pull_back
 from stax.transforms.simplify import inline_calls, simplify
 
 __all__ = ["JointGraph", "joint_graph", "joint_of", "split_joint"]

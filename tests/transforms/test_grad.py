@@ -359,3 +359,48 @@ def test_real_functions_of_complex_arguments() -> None:
         np.testing.assert_allclose(transform(loss)(z), 2 * np.conj(z))
     with pytest.raises(errors.DtypeError, match="real floating-point output"):
         stax.grad(lambda v: np.sum(v**2))(z)
+
+
+class TestPullbacksArePytrees:
+    """What `vjp` returns passes through jit, vmap, scans and the residuals of custom rules."""
+
+    x = np.arange(3.0) + 1
+
+    @staticmethod
+    def f(x):
+        return np.sin(x) * x
+
+    def want(self, ct):
+        return ct * (np.cos(self.x) * self.x + np.sin(self.x))
+
+    def test_out_of_jit_and_into_it(self):
+        _, pull = stax.jit(lambda x: stax.vjp(self.f, x))(self.x)
+        np.testing.assert_allclose(pull(np.ones(3))[0], self.want(1.0))
+        again = stax.jit(lambda p, ct: p(ct))(pull, np.full(3, 2.0))
+        np.testing.assert_allclose(again[0], self.want(2.0))
+
+    def test_batched(self):
+        pulls = stax.vmap(lambda x: stax.vjp(self.f, x)[1])(self.x)
+        found = stax.vmap(lambda p, ct: p(ct))(pulls, np.ones(3))
+        np.testing.assert_allclose(found[0], self.want(1.0))
+
+    def test_as_a_residual(self):
+        @stax.custom_vjp
+        def clipped(x):
+            return self.f(x)
+
+        def bwd(pull, ct):
+            return (np.clip(pull(ct)[0], -1, 1),)
+
+        clipped.defvjp(lambda x: stax.vjp(self.f, x), bwd)
+        grad = stax.grad(lambda x: clipped(x).sum())
+        for g in (grad, stax.jit(grad)):
+            np.testing.assert_allclose(g(self.x), np.clip(self.want(1.0), -1, 1))
+        rows = stax.vmap(grad)(np.stack([self.x, self.x]))
+        np.testing.assert_allclose(rows[1], np.clip(self.want(1.0), -1, 1))
+
+    def test_other_values_keep_the_original(self):
+        _, pull = stax.vjp(self.f, self.x)
+        zero = stax.tree.map(np.zeros_like, pull)
+        np.testing.assert_array_equal(zero(np.ones(3))[0], np.zeros(3))
+        np.testing.assert_allclose(pull(np.ones(3))[0], self.want(1.0))
