@@ -503,7 +503,8 @@ def no_array_error(tracer: Tracer) -> ConcretizationError:
         where=user_source() or None,
         hint="convert dtypes with x.astype(np.float32), not np.float32(x); make the array that is "
         "written to with stax.numpy.zeros or np.zeros(..., like=x) so that it is traced too; "
-        "build arrays from traced values with np.stack or stax.numpy.array; stop tracing with stax.pure_callback",
+        "build arrays from traced values with np.stack or stax.numpy.array; stop tracing with "
+        "stax.pure_callback",
     )
 
 
