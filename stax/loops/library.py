@@ -12,6 +12,7 @@ describe the call and the addresses of the operands and of the results.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,19 @@ def matrix_routine(name: str, *flags: str, wide: bool = True) -> Rule:
         return tuple(cast(n, dtype) for n in found) if ctx.eqn.prim.multi else cast(found, dtype)
 
     return rule
+
+
+_PINV = matrix_routine("pinv", "bits")
+
+
+def pseudo_inverse(
+    ctx: Lowering, a: TensorNode, *, rcond: float | None, hermitian: bool
+) -> TensorNode | Any:
+    """Pseudo-inverses; singular values below `rcond` times the largest (1e-15) count as 0."""
+    if hermitian or not isinstance(rcond, float | int | None):
+        return NotImplemented
+    (bits,) = struct.unpack("=q", struct.pack("=d", 1e-15 if rcond is None else rcond))
+    return _PINV(ctx, a, bits=bits)
 
 
 def ufunc_routine(name: str) -> Rule:

@@ -213,7 +213,11 @@ def _adjugate_jvp(primals: Any, out: Any, tangents: Any) -> Any:
 
 
 adjugate_p = matrix_row(
-    "adjugate", abstract_eval=_square_aval("adjugate"), impl=_adjugate_impl, jvp=_adjugate_jvp
+    "adjugate",
+    abstract_eval=_square_aval("adjugate"),
+    impl=_adjugate_impl,
+    jvp=_adjugate_jvp,
+    lower=matrix_routine("adjugate"),
 )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from stax.core.aval import Aval
 from stax.core.trace import bind, bind1
 from stax.dtypes import is_complex
-from stax.loops.library import matrix_routine
+from stax.loops.library import matrix_routine, pseudo_inverse
 from stax.primitives import elementwise as el
 from stax.primitives.casts import convert
 from stax.primitives.linalg_algebra import (
@@ -302,7 +302,9 @@ def _pinv_jvp(primals: Any, p: Any, tangents: Any, **params: Any) -> Any:
     return el.add(out, matmul(outside, mh(t), mh(p), p))
 
 
-pinv_p = matrix_row("pinv", abstract_eval=_pinv_aval, impl=_pinv_impl, jvp=_pinv_jvp)
+pinv_p = matrix_row(
+    "pinv", abstract_eval=_pinv_aval, impl=_pinv_impl, jvp=_pinv_jvp, lower=pseudo_inverse
+)
 
 
 def pinv(a: Any, rcond: float | None = None, hermitian: bool = False) -> Any:

@@ -153,6 +153,11 @@ MATRIX: dict[str, Callable[..., Any]] = {
         for full in (False, True)
     ],
     "svdvals": lambda a, s, b, w: snp.linalg.svdvals(w),
+    "pinv": lambda a, s, b, w: [
+        snp.linalg.pinv(m, rcond=r) for m in (w, snp.swapaxes(w, -1, -2)) for r in (None, 0.3)
+    ],
+    "gradient of det": lambda a, s, b, w: stax.grad(lambda m: snp.linalg.det(m).sum())(a),
+    "gradient of pinv": lambda a, s, b, w: stax.grad(lambda m: snp.linalg.pinv(m).sum())(w),
 }
 
 

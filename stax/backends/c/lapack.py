@@ -17,7 +17,9 @@ from stax.backends.c.gemm import find_blas
 
 TAGS = {"f32": ("float", "s"), "f64": ("double", "d")}
 FUNCTIONS = ("potrf", "gesv", "getrf", "trsm", "geqrf", "orgqr", "syevd", "gesdd")
-_DOUBLE_ROUTINES = "cholesky solve inv det slogdet qr eigh eigvalsh svd svdvals".split()
+_DOUBLE_ROUTINES = (
+    "cholesky solve inv det adjugate slogdet qr eigh eigvalsh svd svdvals pinv".split()
+)
 ROUTINES = (
     *(f"{routine}_{tag}" for routine in ("lu", "triangular_solve") for tag in TAGS),
     *(f"{routine}_f64" for routine in _DOUBLE_ROUTINES),
@@ -349,6 +351,60 @@ int32_t stax_svd_f64(const int64_t *s, int32_t threads, void *const *p) {
     int64_t m = s[1], n = s[2], k = m < n ? m : n;
     int64_t bytes = (m * n + k + m * m + n * n) * (int64_t)sizeof(double);
     return stax_each(s, threads, p, stax_svd_one_f64, bytes, 9 * m * n * (k + 16));
+}
+/* sizes: stack, n, n; det(a) inv(a), from singular values, so of singular matrices too */
+static int stax_adjugate_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+    int64_t n = s[1], sizes[] = {1, n, n, 0};
+    double *u = (double *)work, *vt = u + n * n, *values = vt + n * n, *others = values + n;
+    double *out = (double *)p[1] + i * n * n, phase = 1, running = 1;
+    char *rest = (char *)(others + n);
+    int info = stax_singular_f64(sizes, rest, (const double *)p[0] + i * n * n, u, values, vt);
+    if (info) return info;
+    for (int side = 0; side < 2; side++) {
+        double sign, logarithm;
+        stax_signed_log_f64(sizes, rest, side ? vt : u, &sign, &logarithm);
+        phase *= sign * exp(logarithm);
+    }
+    for (int64_t k = 0; k < n; k++) { others[k] = running; running *= values[k]; }
+    running = 1;
+    for (int64_t k = n - 1; k >= 0; k--) { others[k] *= phase * running; running *= values[k]; }
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t c = 0; c < n; c++) {
+            double sum = 0;
+            for (int64_t k = 0; k < n; k++) sum += vt[k * n + r] * others[k] * u[c * n + k];
+            out[r * n + c] = sum;
+        }
+    return 0;
+}
+int32_t stax_adjugate_f64(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t n = s[1], bytes = (5 * n * n + 3 * n) * (int64_t)sizeof(double) + stax_det_bytes_f64(n);
+    return stax_each(s, threads, p, stax_adjugate_one_f64, bytes, 12 * n * n * (n + 16));
+}
+/* sizes: stack, m, n, the bits of the share of the largest singular value that counts as 0 */
+static int stax_pinv_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n, sizes[] = {1, m, n, 0};
+    double *u = (double *)work, *vt = u + m * k, *values = vt + k * n, cutoff;
+    double *out = (double *)p[1] + i * n * m;
+    int info = stax_singular_f64(sizes, (char *)(values + k), (const double *)p[0] + i * m * n, u,
+                                 values, vt);
+    if (info) return info;
+    memcpy(&cutoff, s + 3, 8);
+    cutoff *= values[0];
+    for (int64_t j = 0; j < k; j++) values[j] = values[j] > cutoff ? 1 / values[j] : 0;
+    for (int64_t r = 0; r < m; r++)
+        for (int64_t j = 0; j < k; j++) u[r * k + j] *= values[j];
+    for (int64_t c = 0; c < n; c++)
+        for (int64_t r = 0; r < m; r++) {
+            double sum = 0;
+            for (int64_t j = 0; j < k; j++) sum += vt[j * n + c] * u[r * k + j];
+            out[c * m + r] = sum;
+        }
+    return 0;
+}
+int32_t stax_pinv_f64(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n;
+    int64_t bytes = (m * n + m * k + k * n + 2 * k + m * m + n * n) * (int64_t)sizeof(double);
+    return stax_each(s, threads, p, stax_pinv_one_f64, bytes, 12 * m * n * (k + 16));
 }
 int32_t stax_svdvals_f64(const int64_t *s, int32_t threads, void *const *p) {
     int64_t m = s[1], n = s[2], k = m < n ? m : n;

@@ -142,6 +142,8 @@ FAILURES: dict[str, tuple[type[Exception], str]] = {
     "eigvalsh": (np.linalg.LinAlgError, "Eigenvalues did not converge"),
     "svd": (np.linalg.LinAlgError, "SVD did not converge"),
     "svdvals": (np.linalg.LinAlgError, "SVD did not converge"),
+    "pinv": (np.linalg.LinAlgError, "SVD did not converge"),
+    "adjugate": (np.linalg.LinAlgError, "SVD did not converge"),
     "permutation": (IndexError, "an exchange names a row that is not there"),
 }
 
