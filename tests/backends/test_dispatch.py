@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stax import tree_util
 from stax.backends.c import dispatch
 from stax.backends.c.toolchain import find_toolchain
 
@@ -141,6 +142,58 @@ def test_scalars_are_passed_by_value_and_told_apart_by_type(make: Any) -> None:
 def collect(inputs: list, outputs: list) -> None:
     for k, out in enumerate(outputs):
         out[...] = inputs[k]
+
+
+def test_complex_numbers_are_passed_by_value(make: Any) -> None:
+    d = make(refuse)
+    outputs = [(np.complex128, ())]
+    assert d.add_entry((1j,), {}, collect, outputs, 0)
+    assert d(2.5 - 3j) == 2.5 - 3j
+    assert d(2.5)[0] == d(np.complex128(1j))[0] == "slow"
+
+
+class Pair:
+    """A registered class with one array, a tuple, and a name that is no child."""
+
+    def __init__(self, first: Any, rest: Any, name: Any) -> None:
+        self.first, self.rest, self.name = first, rest, name
+
+
+def take_apart(pair: Pair) -> tuple[Any, Any]:
+    if pair.name == "broken":
+        raise ArithmeticError
+    return [pair.first + 0, pair.rest], pair.name  # a new array: nobody else holds it
+
+
+tree_util.register_pytree_node(Pair, take_apart, lambda name, parts: Pair(*parts, name))
+
+
+def test_registered_classes_are_taken_apart(make: Any) -> None:
+    d = make(refuse)
+    two = [(np.float64, (4,)), (np.float64, (4,))]
+    assert d.add_entry((Pair(X, (X,), "a"),), {}, collect, two, ("tuple", [0, 1]))
+    for k in range(100):
+        first, second = d(Pair(X + k, (X * k,), "a"))
+        np.testing.assert_array_equal(first, X + k)
+        np.testing.assert_array_equal(second, X * k)
+    assert d.hits == 100
+    others = [Pair(X, (X,), "b"), Pair(X, [X], "a"), Pair(X, (X, X), "a"), Pair(X, (X,), "broken")]
+    assert all(d(other)[0] == "slow" for other in [*others, (X, (X,)), X, object()])
+    assert not make(refuse).add_entry((object(),), {}, collect, two, 0)
+    with pytest.raises(ArithmeticError):
+        make(refuse).add_entry((others[-1],), {}, collect, two, 0)
+
+
+def test_ordered_dicts_keep_their_order(make: Any) -> None:
+    d = make(refuse)
+    two = [(np.float64, (4,)), (np.float64, (4,))]
+    given = collections.OrderedDict(b=X, a=X * 2)
+    assert d.add_entry((given,), {}, collect, two, ("tuple", [0, 1]))
+    first, second = d(given)
+    np.testing.assert_array_equal(first, X)
+    np.testing.assert_array_equal(second, X * 2)
+    assert d(collections.OrderedDict(a=X, b=X))[0] == "slow"
+    assert d({"a": X, "b": X})[0] == "slow"
 
 
 def test_trees_in_and_out(make: Any) -> None:

@@ -16,8 +16,8 @@
 
 /* pool.c stands here: fresh_array, pool_empty, pool_bytes, pool_clear */
 
-enum { N_ARRAY, N_FLOAT, N_INT, N_BOOL, N_SCALAR, N_NONE, N_TUPLE, N_LIST, N_DICT, N_STATIC,
-       N_NAMED, N_CONST, N_CALL };
+enum { N_ARRAY, N_FLOAT, N_INT, N_BOOL, N_COMPLEX, N_SCALAR, N_NONE, N_TUPLE, N_LIST, N_DICT, N_STATIC,
+       N_NAMED, N_CUSTOM, N_CONST, N_CALL };
 enum { MAX_DEPTH = 64, STACK_LEAVES = 64, STACK_OUTPUTS = 32 };
 
 typedef int32_t (*run_function)(void **inputs, void **outputs, void *context);
@@ -27,7 +27,8 @@ typedef struct {
     int type_num;        /* arrays: dtype */
     int nd;              /* arrays: dimensions; containers: children; results: number */
     npy_intp *dims;
-    PyObject *ref;       /* dict: keys; static: value; scalar, named: type; call: callable */
+    PyObject *ref;       /* dict: keys; static: value; scalar, named: type; call: callable;
+                            custom: (type, what is not a child) */
 } Node;
 
 typedef struct {
@@ -74,6 +75,7 @@ typedef struct {
 } Dispatcher;
 
 static PyTypeObject DispatcherType;
+static PyObject *flatten_node = NULL; /* value -> (children, the rest), None for a leaf */
 static _Thread_local long trace_depth = 0;
 
 /* ------------------------------------------------------------------------------- the entries */
@@ -148,6 +150,8 @@ static int is_named_tuple(PyObject *value) {
 }
 
 /* Append the description of one argument. 0 on success, 1 when it has no fast path, -1 on error. */
+static int describe_custom(Nodes *nodes, PyObject *value, int depth);
+
 static int describe(Nodes *nodes, PyObject *value, int depth) {
     if (depth > MAX_DEPTH) return 1;
     if (PyArray_CheckExact(value)) {
@@ -164,7 +168,7 @@ static int describe(Nodes *nodes, PyObject *value, int depth) {
         return 0;
     }
     int kind = PyFloat_CheckExact(value) ? N_FLOAT : PyBool_Check(value) ? N_BOOL
-        : PyLong_CheckExact(value) ? N_INT : -1;
+        : PyLong_CheckExact(value) ? N_INT : PyComplex_CheckExact(value) ? N_COMPLEX : -1;
     if (kind == N_INT) {
         int overflow;
         PyLong_AsLongLongAndOverflow(value, &overflow);
@@ -228,7 +232,34 @@ static int describe(Nodes *nodes, PyObject *value, int depth) {
         }
         return 0;
     }
-    return 1;
+    return describe_custom(nodes, value, depth);
+}
+
+/* The children and the rest of a value of a registered class; NULL without an error for a leaf. */
+static PyObject *parts_of(PyObject *value) {
+    if (!flatten_node) return NULL;
+    PyObject *parts = PyObject_CallOneArg(flatten_node, value);
+    if (parts && (!PyTuple_CheckExact(parts) || PyTuple_GET_SIZE(parts) != 2
+                  || !PyTuple_CheckExact(PyTuple_GET_ITEM(parts, 0))))
+        Py_CLEAR(parts);
+    return parts;
+}
+
+static int describe_custom(Nodes *nodes, PyObject *value, int depth) {
+    PyObject *parts = parts_of(value);
+    if (!parts) return PyErr_Occurred() ? -1 : 1;
+    PyObject *children = PyTuple_GET_ITEM(parts, 0);
+    Node *node = nodes_add(nodes, N_CUSTOM);
+    int status = -1;
+    if (node) {
+        node->nd = (int)PyTuple_GET_SIZE(children);
+        node->ref = PyTuple_Pack(2, Py_TYPE(value), PyTuple_GET_ITEM(parts, 1));
+        status = node->ref ? 0 : -1;
+    }
+    for (Py_ssize_t i = 0; !status && i < PyTuple_GET_SIZE(children); i++)
+        status = describe(nodes, PyTuple_GET_ITEM(children, i), depth + 1);
+    Py_DECREF(parts);
+    return status;
 }
 
 static int describe_static(Nodes *nodes, PyObject *value) {
@@ -245,6 +276,7 @@ typedef struct {
     PyObject **owners;   /* the object behind each leaf, borrowed */
     int64_t *slots;      /* two words for each leaf: values of scalars */
     Py_ssize_t count;
+    PyObject *held;      /* a list that keeps the children of registered classes, or NULL */
 } Leaves;
 
 static int same_static(PyObject *known, PyObject *value) {
@@ -314,6 +346,13 @@ static const Node *match(const Node *node, PyObject *value, Leaves *leaves) {
         *(uint8_t *)data = value == Py_True;
         break;
     }
+    case N_COMPLEX: {
+        if (!PyComplex_CheckExact(value)) return NULL;
+        Py_complex number = ((PyComplexObject *)value)->cval;
+        data = leaves->slots + 2 * leaves->count;
+        memcpy(data, &number, sizeof number);
+        break;
+    }
     case N_SCALAR:
         if ((PyObject *)Py_TYPE(value) != node->ref) return NULL;
         data = leaves->slots + 2 * leaves->count;
@@ -334,6 +373,24 @@ static const Node *match(const Node *node, PyObject *value, Leaves *leaves) {
         for (int i = 0; i < node->nd && next; i++)
             next = match(next, PyTuple_GET_ITEM(value, i), leaves);
         return next;
+    case N_CUSTOM: {
+        if ((PyObject *)Py_TYPE(value) != PyTuple_GET_ITEM(node->ref, 0)) return NULL;
+        PyObject *parts = parts_of(value);
+        if (parts && !leaves->held) leaves->held = PyList_New(0);
+        int kept = parts && leaves->held && PyList_Append(leaves->held, parts) == 0;
+        Py_XDECREF(parts);
+        if (!kept) {  /* the slow way meets the error again */
+            PyErr_Clear();
+            return NULL;
+        }
+        PyObject *children = PyTuple_GET_ITEM(parts, 0);
+        if (PyTuple_GET_SIZE(children) != node->nd
+            || !same_static(PyTuple_GET_ITEM(node->ref, 1), PyTuple_GET_ITEM(parts, 1)))
+            return NULL;
+        for (int i = 0; i < node->nd && next; i++)
+            next = match(next, PyTuple_GET_ITEM(children, i), leaves);
+        return next;
+    }
     case N_LIST: {
         if (!PyList_CheckExact(value)) return NULL;
         for (int i = 0; i < node->nd && next; i++) {
@@ -555,7 +612,7 @@ static int try_fast(Dispatcher *self, PyObject *const *args, Py_ssize_t position
     int64_t slots[2 * STACK_LEAVES];
     for (Py_ssize_t i = 0; i < self->entry_count; i++) {
         Entry *entry = self->entries[i];
-        Leaves leaves = {inputs, owners, slots, 0};
+        Leaves leaves = {inputs, owners, slots, 0, NULL};
         Py_ssize_t wide = entry->leaf_count + entry->constant_count;
         int64_t *memory = NULL;
         if (wide > STACK_LEAVES) {
@@ -578,6 +635,7 @@ static int try_fast(Dispatcher *self, PyObject *const *args, Py_ssize_t position
         }
         entry_release(entry);
         PyMem_Free(memory);
+        Py_XDECREF(leaves.held);
         if (found) return 1;
     }
     return 0;
@@ -974,7 +1032,14 @@ static PyObject *set_trace_depth(PyObject *module, PyObject *value) {
     return PyLong_FromLong(before);
 }
 
+static PyObject *set_flatten_node(PyObject *module, PyObject *value) {
+    Py_XSETREF(flatten_node, Py_NewRef(value));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef module_methods[] = {
+    {"set_flatten_node", set_flatten_node, METH_O,
+     "Set the function value -> (children, the rest) for registered classes, None for leaves."},
     {"set_trace_depth", set_trace_depth, METH_O,
      "Set this thread's trace depth and return the one before; above 0 every call is slow."},
     {"empty", pool_empty, METH_VARARGS, "empty(dtype, shape): an array as results are made."},

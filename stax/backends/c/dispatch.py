@@ -8,15 +8,16 @@ per machine and Python with the same compiler as the kernels; without a compiler
 headers `PythonDispatcher` does the same, call by call.
 
 Arguments that can match: numpy.ndarray (exact type, C-contiguous, aligned, native byte order) by
-dtype and shape; Python float, int (within 64 bits) and bool by type; NumPy scalars by type; None;
-exact tuples, lists, dicts and namedtuples of these; static arguments by equality. Leaves are
-numbered in tree order: positional arguments, then keyword arguments by name, dicts by sorted key.
+dtype and shape; Python float, int (within 64 bits), bool and complex by type; NumPy scalars by
+type; None; exact tuples, lists, dicts, namedtuples and instances of registered classes of these;
+static arguments by equality. Leaves are numbered in tree order: positional arguments, then keyword
+arguments by name, dicts by sorted key.
 
 A program is the address of `int32_t run(void **inputs, void **outputs, void *context)`: `inputs`
-are the leaves' data (a Python float as double, int as int64_t, bool as uint8_t), then the
-constants; `outputs` the results' data; `context` a 64-byte aligned workspace, private to the call,
-when `workspace_bytes` is not 0, and the address given otherwise. Or it is a Python callable
-`run(inputs, outputs)` over the leaves and the result arrays.
+are the leaves' data (a Python float as double, int as int64_t, bool as uint8_t, complex as two
+doubles), then the constants; `outputs` the results' data; `context` a 64-byte aligned workspace,
+private to the call, when `workspace_bytes` is not 0, and the address given otherwise. Or it is a
+Python callable `run(inputs, outputs)` over the leaves and the result arrays.
 
 An output tree is an integer (that result), None, ("tuple", [...]), ("list", [...]),
 ("dict", keys, [...]), ("call", function, [...]) or ("const", object).
@@ -41,6 +42,7 @@ import numpy as np
 from stax.backends.c.toolchain import Toolchain, find_toolchain
 from stax.core.statics import static_key
 from stax.errors import CompilationError, CompilerNotFoundError
+from stax.pytree_registry import node_of
 
 __all__ = [
     "Dispatcher",
@@ -168,7 +170,17 @@ def _build(toolchain: Toolchain | None) -> tuple[ModuleType | None, str]:
         loader.exec_module(module)
     except ImportError as error:
         return None, str(error)
+    module.set_flatten_node(_parts_of)
     return module, ""
+
+
+def _parts_of(value: object) -> tuple[tuple[Any, ...], Any] | None:
+    """The children and the rest of an instance of a registered class; None for a leaf."""
+    node = node_of(type(value))
+    if node is None:
+        return None
+    children, rest = node.flatten(value)
+    return tuple(children), rest
 
 
 def compiled_dispatcher_fault() -> str:
@@ -261,7 +273,7 @@ def _describe(value: Any, leaves: list[Any]) -> object:
             raise _NoFastPath
         leaves.append(value)
         return (value.dtype, value.shape)
-    if kind is float or kind is bool:
+    if kind is float or kind is bool or kind is complex:
         leaves.append(value)
         return kind
     if kind is int:
@@ -284,7 +296,10 @@ def _describe(value: Any, leaves: list[Any]) -> object:
         return (dict, keys, tuple([_describe(value[key], leaves) for key in keys]))
     if kind is tuple or kind is list or (isinstance(value, tuple) and hasattr(kind, "_fields")):
         return (kind, tuple([_describe(item, leaves) for item in value]))
-    raise _NoFastPath
+    parts = _parts_of(value)
+    if parts is None:
+        raise _NoFastPath
+    return (kind, _Static(parts[1]), tuple([_describe(item, leaves) for item in parts[0]]))
 
 
 def _describe_call(
