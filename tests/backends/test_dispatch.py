@@ -180,8 +180,7 @@ def test_registered_classes_are_taken_apart(make: Any) -> None:
     others = [Pair(X, (X,), "b"), Pair(X, [X], "a"), Pair(X, (X, X), "a"), Pair(X, (X,), "broken")]
     assert all(d(other)[0] == "slow" for other in [*others, (X, (X,)), X, object()])
     assert not make(refuse).add_entry((object(),), {}, collect, two, 0)
-    with pytest.raises(ArithmeticError):
-        make(refuse).add_entry((others[-1],), {}, collect, two, 0)
+    assert not make(refuse).add_entry((others[-1],), {}, collect, two, 0)
 
 
 def test_ordered_dicts_keep_their_order(make: Any) -> None:

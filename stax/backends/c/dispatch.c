@@ -247,7 +247,10 @@ static PyObject *parts_of(PyObject *value) {
 
 static int describe_custom(Nodes *nodes, PyObject *value, int depth) {
     PyObject *parts = parts_of(value);
-    if (!parts) return PyErr_Occurred() ? -1 : 1;
+    if (!parts) {  /* the slow way meets the error again */
+        PyErr_Clear();
+        return 1;
+    }
     PyObject *children = PyTuple_GET_ITEM(parts, 0);
     Node *node = nodes_add(nodes, N_CUSTOM);
     int status = -1;

@@ -296,7 +296,10 @@ def _describe(value: Any, leaves: list[Any]) -> object:
         return (dict, keys, tuple([_describe(value[key], leaves) for key in keys]))
     if kind is tuple or kind is list or (isinstance(value, tuple) and hasattr(kind, "_fields")):
         return (kind, tuple([_describe(item, leaves) for item in value]))
-    parts = _parts_of(value)
+    try:
+        parts = _parts_of(value)
+    except Exception as error:  # the slow way meets it again
+        raise _NoFastPath from error
     if parts is None:
         raise _NoFastPath
     return (kind, _Static(parts[1]), tuple([_describe(item, leaves) for item in parts[0]]))
