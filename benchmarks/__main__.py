@@ -1,5 +1,6 @@
-"""Entry: python -m benchmarks [run|report|compare|limits|all] ..."""
+"""Entry: python -m benchmarks [run|report|compare|counts|limits|all] ..."""
 
+import importlib
 import subprocess
 import sys
 
@@ -33,6 +34,8 @@ def main(argv):
         records = report.load([WORK + "/results.jsonl"])
         for threads in sorted({key[2] for key in records}):
             print(f"{threads} thread(s)\n{report.compare(records, threads, *arguments[:2])}")
+    elif command == "counts":
+        importlib.import_module("benchmarks.counts").main(arguments)
     elif command == "limits":
         limits()
     elif command == "all":
