@@ -73,6 +73,19 @@ def test_sorting_bfloat16_and_long_eight_byte_keys_without_odd_values() -> None:
         np.testing.assert_array_equal(have.astype(a.dtype), np.sort(a, kind="stable"))
 
 
+@pytest.mark.parametrize("dtype", SORTED)
+def test_values_alone_are_sorted_along_every_axis(dtype: str) -> None:
+    kind = np.dtype(dtype)
+    arrays = [(RNG.integers(1, 200, shape) % 97 + 1).astype(kind) for shape, _ in SHAPES]
+    arrays += [np.round(RNG.standard_normal((900, 3)) * 40).astype(kind) + kind.type(1)]
+    axes = [*(axis for _, axis in SHAPES), 0]
+    found = stax.jit(
+        lambda xs: [snp.sort(x, axis=k) for x, k in zip(xs, axes, strict=True)], strict=True
+    )(arrays)
+    for x, axis, have in zip(arrays, axes, found, strict=True):
+        same_bits(have, np.sort(x, axis=axis, kind="stable"))
+
+
 @pytest.mark.parametrize("n", [5, 90, 3000])
 def test_several_keys_and_operands_of_several_widths(n: int) -> None:
     a, b = RNG.integers(0, 4, n).astype("i1"), np.round(RNG.standard_normal(n), 1)

@@ -72,12 +72,17 @@ def address(name: str) -> int:
     return _sorting_library().address(f"stax_{name}")
 
 
+_bound: list[Any] = []  # tables that C code points to
+
+
 @functools.cache
 def _sorting_library() -> Library:
-    return require_toolchain().load(PREAMBLE + sorting.sorting_source(), opt="-O2")
-
-
-_bound: list[Any] = []  # tables that C code points to
+    library = require_toolchain().load(PREAMBLE + sorting.sorting_source(), opt="-O2")
+    sorters = sorting.numpy_sorters()
+    table = (ctypes.c_void_p * len(sorters))(*sorters)
+    _bound.append(table)
+    library.handle.stax_bind_sorters(ctypes.cast(table, ctypes.c_void_p))
+    return library
 
 
 @functools.cache
