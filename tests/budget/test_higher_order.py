@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import numpy as np
 import pytest
 
@@ -91,3 +94,45 @@ def test_second_order_under_a_budget():
         budgeted = stax.jit(h, memory_budget=point.peak_bytes)
         for a, b in zip(stax.tree.leaves(budgeted(ws)), stax.tree.leaves(want), strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def check_every_order(seed, **jit_options):
+    """Hessians, products of order two and three, and three gradients compiled one in the other."""
+    p, tangents = program(seed)
+    numbers = tuple(range(len(p.args)))
+    jit = lambda f: stax.jit(f, **jit_options)
+
+    def along(g):
+        return lambda *a: sum((u * v).sum() for u, v in zip(g(*a), tangents, strict=True))
+
+    def nested(step):
+        first = step(stax.grad(step(p.fn), numbers))
+        second = step(stax.grad(along(first), numbers))
+        return step(stax.grad(along(second), numbers))
+
+    third = lambda *a: stax.hvp(along(lambda *b: stax.grad(p.fn, numbers)(*b)), a, tangents)
+    pairs = [
+        (nested(jit), nested(lambda f: f)),
+        (jit(stax.hessian(p.fn, numbers)), stax.hessian(p.fn, numbers)),
+        (jit(lambda *a: stax.hvp(p.fn, a, tangents)), lambda *a: stax.hvp(p.fn, a, tangents)),
+        (jit(third), third),
+    ]
+    for compiled, plain in pairs:
+        close(compiled(*p.args), plain(*p.args))
+    close(pairs[3][0](*p.args), pairs[0][1](*p.args))
+
+
+@pytest.mark.parametrize("seed", range(500, 504))
+def test_every_order(seed):
+    check_every_order(seed, backend="numpy")
+
+
+@pytest.mark.fuzz
+def test_every_order_at_length():
+    end = time.monotonic() + float(os.environ.get("STAX_FUZZ_SECONDS", "60"))
+    done = 0
+    while done < 200 and time.monotonic() < end:
+        check_every_order(done, **({} if done % 4 == 0 else {"backend": "numpy"}))
+        done += 1
+    assert done
+    print(f"{done} programs")
