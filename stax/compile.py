@@ -54,7 +54,7 @@ from stax.transforms.chains import LOOP_SCHEMES
 from stax.transforms.partition import Partition, partition
 from stax.transforms.phases import split_joint
 from stax.transforms.plan_search import PlanSearch
-from stax.transforms.rematerialise import partition_keeping, rematerialise
+from stax.transforms.rematerialise import partition_keeping, recomputed_late, rematerialise
 from stax.transforms.simplify import acts, dce, inline_calls, simplify
 from stax.transforms.updates import late_updates
 
@@ -158,6 +158,8 @@ def simplified(graph: Graph, options: CompileOptions, timings: dict[str, float])
             found = simplify(found)
         if options.prune:
             found = dce(found)
+        if options.recompute:
+            found = recomputed_late(found)
     return found
 
 

@@ -9,10 +9,13 @@ subexpressions are not merged back across the two parts.
 from __future__ import annotations
 
 from collections.abc import Set
+from itertools import accumulate, pairwise
 from typing import Final
 
 from stax.core.graph import BACKWARD, Eqn, Graph, Var
+from stax.core.primitive import Recompute
 from stax.transforms.partition import (
+    FUSIBLE,
     Partition,
     PartitionOptions,
     backward_equations,
@@ -83,3 +86,52 @@ def partition_keeping(split: Split, kept: Set[Var]) -> Partition:
     values = network_values(split, ONE_PROGRAM)
     small = {v.var for v in values if v.bytes <= ONE_PROGRAM.free_bytes}
     return build_partition(split, ONE_PROGRAM, values, small.union(kept), 0)
+
+
+def recomputed_late(graph: Graph) -> Graph:
+    """`graph` in which checkpointed regions hold no cheap value from one reader to a far one.
+
+    Where what such a value is computed from lives until then anyway, it is computed once more for
+    the far reader: an activation, for the product that gives a weight's gradient, beside what the
+    activation's own derivative reads.
+    """
+    eqns = graph.eqns
+    if not any(e.region and e.phase == BACKWARD for e in eqns):
+        return graph
+    reads: dict[Var, list[int]] = {}
+    for k, eqn in enumerate(eqns):
+        for var in {a for a in eqn.inputs if isinstance(a, Var)}:
+            reads.setdefault(var, []).append(k)
+    always = {*graph.inputs, *(v for v, _ in graph.constants)}
+    results = {a for a in graph.outputs if isinstance(a, Var)}
+    opaque = list(accumulate((e.prim.recompute not in FUSIBLE for e in eqns), initial=0))
+    region = 1 + max(e.region for e in eqns)
+    before: dict[int, list[Eqn]] = {}
+    renamed: dict[tuple[int, Var], Var] = {}
+    for eqn in eqns:
+        if not eqn.region or eqn.phase != BACKWARD or eqn.prim.recompute is not Recompute.CHEAP:
+            continue
+        var = eqn.outputs[0]
+        if var in results or var.aval.nbytes <= ONE_PROGRAM.free_bytes or len(eqn.outputs) > 1:
+            continue
+        readers = reads.get(var, [])
+        far = next((k for j, k in pairwise(readers) if opaque[k] - opaque[j] > 1), None)
+        if far is None:
+            continue
+        sources = {a for a in eqn.inputs if isinstance(a, Var) and a not in always}
+        if any(reads[v][-1] < far for v in sources):
+            continue
+        again = Var(var.aval, f"{var.name}.late")
+        before.setdefault(far, []).append(eqn.replace(outputs=[again], region=region))
+        renamed.update(((k, var), again) for k in readers if k >= far)
+    if not before:
+        return graph
+    changed = {k for k, _ in renamed}
+    found: list[Eqn] = []
+    for k, eqn in enumerate(eqns):
+        found += before.get(k, ())
+        if k in changed:
+            inputs = [renamed.get((k, a), a) if isinstance(a, Var) else a for a in eqn.inputs]
+            eqn = eqn.replace(inputs=inputs)
+        found.append(eqn)
+    return graph.replace(eqns=found)
