@@ -51,7 +51,7 @@ from stax.schedule.kernel import Kernel
 from stax.schedule.stack import stacked
 from stax.transforms.budget import MemoryCurve, ProgramPlan
 from stax.transforms.chains import LOOP_SCHEMES
-from stax.transforms.partition import Partition, partition
+from stax.transforms.partition import Partition, equation_cost, partition
 from stax.transforms.phases import split_joint
 from stax.transforms.plan_search import PlanSearch
 from stax.transforms.rematerialise import partition_keeping, recomputed_late, rematerialise
@@ -371,11 +371,7 @@ class Compiled:
 
     def cost_analysis(self) -> dict[str, float]:
         """Floating-point operations, bytes moved to and from memory, and the number of kernels."""
-        graph = self.lowered.prepared
-        flops = sum(
-            e.prim.cost([a.aval for a in e.inputs], [v.aval for v in e.outputs], e.params)
-            for e in graph.eqns
-        )
+        flops = sum(map(equation_cost, self.lowered.prepared.eqns))
         if self.lowered.device != "cpu":
             return {"flops": float(flops), **on_demand("triton.program").costs(self.lowered.source)}
         table, moved = self.lowered.lowered.table, 0
