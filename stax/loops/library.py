@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stax.loops.construct import cast
+from stax.loops.construct import cast, full, pointwise
+from stax.loops.ops import ops
 from stax.loops.scalar_ops import FLOAT32, is_half
 from stax.loops.tensors import TensorNode
 
@@ -81,25 +82,60 @@ def pseudo_inverse(
     return _PINV(ctx, a, bits=bits)
 
 
-def ufunc_routine(name: str) -> Rule:
+def ufunc_routine(name: str, results: int = 1, pick: int = 0) -> Rule:
     """The rule that calls the loop of SciPy's universal function `name` on whole arrays.
 
-    Half types are computed in float32.
+    `pick` is the result meant of a function of several.  Half types are computed in float32.
     """
 
     def rule(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Any:
         assert ctx.eqn is not None
         out = ctx.eqn.outputs[0].aval
-        if out.size == 0:
-            return NotImplemented
-        half = is_half(out.dtype)
-        dtype = FLOAT32 if half else out.dtype
-        wide = [_spread(cast(n, dtype) if half else n, out.shape) for n in nodes]
-        types = "".join(n.dtype.char for n in wide) + "->" + dtype.char
-        found = ctx.library(f"{UFUNC}{name}:{types}", wide, [out.size], [(out.shape, dtype)])
-        return cast(found, out.dtype) if half and found is not NotImplemented else found
+        dtype = FLOAT32 if is_half(out.dtype) else out.dtype
+        wide = [cast(n, dtype) if is_half(n.dtype) else n for n in nodes]
+        return _as_type(_ufunc(ctx, name, wide, dtype, results, pick), out.dtype)
 
     return rule
+
+
+def expn(ctx: Lowering, x: TensorNode, *, n: int) -> Any:
+    """The exponential integral of a fixed order."""
+    order = full(tuple(x.shape), float(n), FLOAT64)
+    return _as_type(_ufunc(ctx, "expn", [order, cast(x, FLOAT64)], FLOAT64), x.dtype)
+
+
+def polygamma(ctx: Lowering, x: TensorNode, *, n: int) -> Any:
+    """A fixed derivative of digamma, by Hurwitz's zeta function, in double precision, as SciPy."""
+    order = full(tuple(x.shape), n + 1.0, FLOAT64)
+    found = _ufunc(ctx, "zeta", [order, cast(x, FLOAT64)], FLOAT64) if n > 0 else NotImplemented
+    if found is NotImplemented:
+        return found
+    factor = (-1.0) ** (n + 1) * math.gamma(n + 1.0) if n < 171 else math.inf
+    scaled = pointwise(lambda v: ops.mul(ops.constant(factor, FLOAT64), v), found, dtype=FLOAT64)
+    return _as_type(scaled, x.dtype)
+
+
+def _ufunc(
+    ctx: Lowering,
+    name: str,
+    nodes: Sequence[TensorNode],
+    dtype: np.dtype,
+    results: int = 1,
+    pick: int = 0,
+) -> Any:
+    assert ctx.eqn is not None
+    shape = ctx.eqn.outputs[0].shape
+    size = math.prod(shape)
+    if size == 0:
+        return NotImplemented
+    types = "".join(n.dtype.char for n in nodes) + "->" + dtype.char * results
+    routine = f"{UFUNC}{name}:{types}"
+    wide = [_spread(n, shape) for n in nodes]
+    return ctx.library(routine, wide, [size], [(shape, dtype)] * results, pick)
+
+
+def _as_type(found: Any, dtype: np.dtype) -> Any:
+    return found if found is NotImplemented else cast(found, dtype)
 
 
 def _spread(node: TensorNode, shape: Sequence[int]) -> TensorNode:

@@ -125,10 +125,12 @@ class Lowering:
         nodes: Sequence[TensorNode],
         sizes: Sequence[int],
         results: Sequence[tuple[Sequence[int], np.dtype]] | None = None,
+        pick: int = 0,
     ) -> Any:
         """The present equation by a routine of the target; NotImplemented where it has none.
 
-        `results` are the shapes and types of the results where they are not the equation's.
+        `results` are the shapes and types of the results where they are not the equation's, `pick`
+        the one that an equation of one result means.
         """
         eqn = self.eqn
         assert eqn is not None
@@ -137,7 +139,7 @@ class Lowering:
         params = {"eqn": eqn, "op": eqn.op, "routine": routine, "sizes": tuple(sizes)}
         results = results or [(v.shape, v.dtype) for v in eqn.outputs]
         made = self.call("library", [self.row_major(n) for n in nodes], results, params)
-        return made if eqn.prim.multi else made[0]
+        return made if eqn.prim.multi else made[pick]
 
     def nested(
         self,

@@ -16,6 +16,7 @@ import numpy as np
 
 from stax.dtypes import is_half
 from stax.errors import StaxError
+from stax.loops import library
 from stax.loops.ops import ops
 from stax.primitives.elementwise import add, guarded_mul, mul, neg, square
 from stax.primitives.families import Function, literal, unary
@@ -141,7 +142,7 @@ polygamma_p, polygamma = unary(
     lambda t, out, x, *, n: guarded_mul(t, polygamma(x, n=n + 1)),
     accepts="f",
     weight=60.0,
-    scalar=None,
+    lower=library.polygamma,
 )
 
 # ------------------------------------------------------------------------------------------ gelu

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from stax.dtypes import is_half
+from stax.loops import library
 from stax.loops.ops import ops
 from stax.primitives.elementwise import (
     abs_,
@@ -151,7 +152,7 @@ _expn_p, expn = unary(
     _expn_slope,
     accepts="f",
     weight=60.0,
-    scalar=None,
+    lower=library.expn,
 )
 expn.__doc__ = "The integral of exp(-x t) / t**n over t > 1: expn(x, n=n)."
 
@@ -186,14 +187,14 @@ def _sinc(x: Any) -> Any:
     return series_at(x, 0.5, _SINC, lambda v: div(sin(v), v))
 
 
-def _row(name: str, impl: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Callable[..., Any]:
+def _row(name: str, scipy: str, index: int, slope: Callable[[Any], Any]) -> Callable[..., Any]:
     return unary(
         name,
-        impl,
+        _part(scipy, index),
         lambda t, out, x: guarded_mul(t, slope(x)),
         accepts="f",
         weight=60.0,
-        scalar=None,
+        lower=library.ufunc_routine(scipy, results=2, pick=index),
     )[1]
 
 
@@ -201,10 +202,10 @@ def _quarter_turns(x: Any) -> Any:
     return times(square(x), math.pi / 2)
 
 
-sine_integral = _row("sine_integral", _part("sici", 0), _sinc)
-cosine_integral = _row("cosine_integral", _part("sici", 1), lambda x: div(cos(x), x))
-fresnel_sine = _row("fresnel_sine", _part("fresnel", 0), lambda x: sin(_quarter_turns(x)))
-fresnel_cosine = _row("fresnel_cosine", _part("fresnel", 1), lambda x: cos(_quarter_turns(x)))
+sine_integral = _row("sine_integral", "sici", 0, _sinc)
+cosine_integral = _row("cosine_integral", "sici", 1, lambda x: div(cos(x), x))
+fresnel_sine = _row("fresnel_sine", "fresnel", 0, lambda x: sin(_quarter_turns(x)))
+fresnel_cosine = _row("fresnel_cosine", "fresnel", 1, lambda x: cos(_quarter_turns(x)))
 
 
 def _spence_slope(x: Any) -> Any:

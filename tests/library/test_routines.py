@@ -272,6 +272,19 @@ def test_functions_of_scipy_are_calls_of_its_loops(name: str, dtype: str) -> Non
     same_bits(stax.jit(lambda *a: f(*a).T, strict=True)(*arguments), want.T)
 
 
+def test_orders_that_are_fixed_and_functions_of_two_results_are_calls_too() -> None:
+    def f(x: Any) -> Any:
+        orders = [special.polygamma(n, x) for n in (1, 2, 5)]
+        hessian = stax.grad(stax.grad(lambda v: special.gammaln(v)))(x[0, 0])
+        return orders, special.expn(3, x), special.sici(x), special.fresnel(x), hessian
+
+    for x in (X, X.astype("f4")):
+        found, want = stax.jit(f, strict=True)(x), f(x)
+        for a, b in zip(stax.tree.leaves(found), stax.tree.leaves(want), strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_allclose(a, b, rtol=1e-13 if x is X else 2e-7)
+
+
 def test_half_types_of_scipys_functions_are_computed_in_float32() -> None:
     x = X.astype(np.float16)
     want = scipy.special.gamma(x.astype("f4")).astype(np.float16)
