@@ -2,8 +2,8 @@
 
 First the bandwidth of a copy on the device, which is what memory-bound programs are compared with;
 then every program is checked against NumPy and timed with the device's own events.  Where torch is
-installed, the same programs in torch.compile and its matrix product stand beside; where JAX sees
-the device, its times too.  The table goes to the terminal and to benchmarks/work/gpu.md.
+installed, the same programs in torch.compile, its matrix product, attention and convolution stand
+beside.  The table goes to the terminal and to benchmarks/work/gpu.md.
 """
 
 from __future__ import annotations
@@ -154,6 +154,7 @@ def products(machine: Any, table: Table, check: bool) -> bool:
         for n in (1024, 2048, 4096, 8192):
             x, y = (normal(n, n, dtype=dtype, scale=0.1) for _ in range(2))
             program = stax.jit(lambda x, y: x @ y, backend="triton")
+            rounded = stax.jit(lambda x, y: x @ y, backend="triton", matmul_precision="tf32")
             a, b = put(x), put(y)
             good = True
             if check and n <= 2048:
@@ -165,6 +166,75 @@ def products(machine: Any, table: Table, check: bool) -> bool:
             beside = f"{2 * n**3 / other / 1e12:.0f}" if other else "-"
             table.say(f"{kind} {n}", "yes" if good else "NO", f"{taken * 1e6:.0f} us",
                       f"{2 * n**3 / taken / 1e12:.1f}", beside)  # fmt: skip
+            if kind == "float32":
+                good = not check or n > 2048 or agrees(rounded(a, b), x @ y, 2e-3)
+                right &= good
+                taken = seconds(machine, lambda p=rounded, g=(a, b): p(*g))  # type: ignore[misc]
+                table.say(f"tf32 {n}", "yes" if good else "NO", f"{taken * 1e6:.0f} us",
+                          f"{2 * n**3 / taken / 1e12:.1f}", "-")  # fmt: skip
+    return right
+
+
+def fused(machine: Any, table: Table, check: bool) -> bool:
+    """Attention, forward and backward, and convolutions."""
+    right = True
+    table.say("program", "agrees", "time", "TFLOP/s", "torch")
+    table.say(*["---"] * 5)
+    product = stax.nn.dot_product_attention
+    for kind in ("float16", "float32"):
+        for batch, length, heads, depth in ((4, 2048, 16, 64), (1, 8192, 16, 128)):
+            shape = (batch, length, heads, depth)
+            q, k, v, ct = (put(normal(*shape, dtype=kind)) for _ in range(4))
+            work = 4 * batch * heads * length**2 * depth
+
+            def forward(q: Any, k: Any, v: Any) -> Any:
+                return product(q, k, v)
+
+            def backward(q: Any, k: Any, v: Any, ct: Any) -> Any:
+                return stax.vjp(forward, q, k, v)[1](ct)
+
+            small = [normal(1, 256, 2, depth, dtype=kind) for _ in range(4)]
+            for what, f, args, times in (
+                ("attention", forward, (q, k, v), 1),
+                ("attention with gradients", backward, (q, k, v, ct), 3.5),
+            ):
+                program = stax.jit(f, backend="triton", matmul_precision="tf32")
+                given = small[: len(args)]
+                good = not check or agrees(
+                    stax.jit(f, backend="triton")(*given),
+                    f(*given),
+                    1e-2 if kind[-2:] == "16" else 1e-4,
+                )
+                right &= good
+                taken = seconds(machine, lambda p=program, g=args: p(*g))  # type: ignore[misc]
+                other = torch_attention(shape, kind, what != "attention")
+                table.say(
+                    f"{what} {kind} {shape}", "yes" if good else "NO", f"{taken * 1e6:.0f} us",
+                    f"{times * work / taken / 1e12:.1f}", f"{other * 1e6:.0f} us" if other else "-",
+                )  # fmt: skip
+    for kind in ("float16", "float32"):
+        x, w = normal(32, 56, 56, 128, dtype=kind), normal(3, 3, 128, 128, dtype=kind, scale=0.03)
+
+        def convolution(x: Any, w: Any) -> Any:
+            order = ("NHWC", "HWIO", "NHWC")
+            return stax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=order)
+
+        program = stax.jit(convolution, backend="triton", matmul_precision="tf32")
+        cut = (x[:1, :16, :16], w)
+        good = not check or agrees(
+            stax.jit(convolution, backend="triton")(*cut),
+            convolution(*cut),
+            1e-2 if kind == "float16" else 1e-4,
+        )
+        right &= good
+        given = (put(x), put(w))
+        taken = seconds(machine, lambda p=program, g=given: p(*g))  # type: ignore[misc]
+        other = torch_convolution(kind)
+        work = 2 * 32 * 56 * 56 * 9 * 128 * 128
+        table.say(
+            f"convolution {kind}", "yes" if good else "NO", f"{taken * 1e6:.0f} us",
+            f"{work / taken / 1e12:.1f}", f"{other * 1e6:.0f} us" if other else "-",
+        )  # fmt: skip
     return right
 
 
@@ -232,6 +302,36 @@ def torch_product(kind: str, n: int) -> float:
     return _torch_time(torch, lambda: x @ x)
 
 
+def torch_attention(shape: tuple[int, int, int, int], kind: str, gradients: bool) -> float:
+    """Seconds of torch's fused attention; 0 where there is none."""
+    torch = _torch()
+    if torch is None:
+        return 0.0
+    b, t, n, h = shape
+    dtype = getattr(torch, kind)
+    q, k, v = (
+        torch.randn(b, n, t, h, device="cuda", dtype=dtype, requires_grad=gradients)
+        for _ in range(3)
+    )
+    f = torch.nn.functional.scaled_dot_product_attention
+    if not gradients:
+        return _torch_time(torch, lambda: f(q, k, v))
+    ct = torch.randn_like(q)
+    return _torch_time(torch, lambda: torch.autograd.grad(f(q, k, v), (q, k, v), ct))
+
+
+def torch_convolution(kind: str) -> float:
+    """Seconds of torch's convolution, channels last; 0 where there is none."""
+    torch = _torch()
+    if torch is None:
+        return 0.0
+    dtype = getattr(torch, kind)
+    last = {"memory_format": torch.channels_last}
+    x = torch.randn(32, 128, 56, 56, device="cuda", dtype=dtype).to(**last)
+    w = torch.randn(128, 128, 3, 3, device="cuda", dtype=dtype).to(**last)
+    return _torch_time(torch, lambda: torch.nn.functional.conv2d(x, w, padding=1))
+
+
 def _torch_time(torch: Any, run: Callable[[], Any]) -> float:
     for _ in range(3):
         run()
@@ -251,7 +351,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure; the exit status is 1 if a result is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--no-check", action="store_true", help="measure only")
-    parser.add_argument("--only", choices=("memory", "products", "steps"), help="one part")
+    parser.add_argument("--only", choices=("memory", "products", "fused", "steps"), help="one part")
     options = parser.parse_args(arguments)
     machine = device.machine(0)
     assert isinstance(machine, device.CudaDevice)
@@ -264,6 +364,8 @@ def main(arguments: list[str] | None = None) -> int:
         right &= memory_bound(machine, table, copy, check)
     if options.only in (None, "products"):
         right &= products(machine, table, check)
+    if options.only in (None, "fused"):
+        right &= fused(machine, table, check)
     if options.only in (None, "steps"):
         right &= steps(machine, table, check)
     WORK.mkdir(exist_ok=True)

@@ -78,6 +78,28 @@ def test_a_failed_launch_is_named_and_nothing_leaks(cuda):
     assert fake.used(cuda) == before
 
 
+def test_memory_that_runs_out_in_a_program_is_reported_and_given_back(cuda):
+    f = stax.jit(lambda x: (np.exp(x)[:, None] * x).sum(0)[::-1] * 2, backend="triton")
+    x = put(np.ones(500, np.float32))
+    f(x)
+    held = fake.used(cuda)
+    cuda.fake_set(1, 12040, held + 10_000)
+    big = stax.jit(lambda x: x[:, None] + x, backend="triton")
+    with pytest.raises(DeviceError, match=r"no 1,000,000 bytes for .*float32\[500, 500\]") as info:
+        big(x)
+    assert "array float32[500] (2,000 bytes)" in str(info.value)
+    assert "smaller batches" in str(info.value)
+    assert fake.used(cuda) == held
+    f(x)  # what fits still runs
+    cuda.fake_plant(b"cuMemAllocAsync", 2, 0)
+    f(x)  # memory that is kept is given back and the allocation tried again
+    cuda.fake_plant(b"cuMemAllocAsync", 999, 0)
+    with pytest.raises(DeviceError, match="cuMemAllocAsync failed"):
+        put(np.ones(400, np.float32))
+    assert fake.used(cuda) == held
+    assert cuda.fake_fault() == b""
+
+
 def test_ten_thousand_launches_leave_nothing(cuda):
     f = stax.jit(lambda x: np.exp(x) * x.sum(), backend="triton")
     x = put(np.ones((100, 100), np.float32))

@@ -10,6 +10,7 @@ is rescaled whenever the maximum grows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +20,7 @@ from stax.backends.triton.handler import NO_AXES, Axis, Scope, TValue, literal
 from stax.backends.triton.kernel import NARROW, KernelSource, Operand
 from stax.backends.triton.merging import Merge
 from stax.backends.triton.scores import Consumed, Family, Pointwise, Produced, RowValue, Scores
-from stax.backends.triton.templates import LEAST
+from stax.backends.triton.templates import LEAST, TUNED_FLOPS
 from stax.backends.triton.tiling import Tiling, power
 from stax.dtypes import DType
 from stax.loops.monoids import MONOIDS
@@ -303,8 +304,15 @@ class ScoresEmitter(NestEmitter):
             self._walk(outputs)
         lines = self.emitter.outer.lines
         head = self._head("\n".join(lines))
-        made = self.source(self.step.name, head, lines, again=self._shrunk, variants=self._variants)
+        variants = self._variants if self._work() >= TUNED_FLOPS else None
+        made = self.source(self.step.name, head, lines, again=self._shrunk, variants=variants)
         return [replace(made, stages=self.tile.stages)]
+
+    def _work(self) -> int:
+        """Floating-point operations of the products."""
+        widths = [o.inner for o in self.ops if isinstance(o, Produced)]
+        widths += [o.width for o in self.ops if isinstance(o, Consumed)]
+        return 2 * math.prod(self.family.shape) * sum(widths)
 
     def _copy(self, **changes: Any) -> KernelSource:
         given = {"precision": self.precision, **changes}

@@ -144,10 +144,12 @@ class TritonProgram:
             DeviceArray(on, on.allocate(nbytes, label), shape, dtype)
             for nbytes, label, shape, dtype in self._results
         ]
-        size = source.plan.nbytes
-        arena = on.allocate(size, "temporaries of a program") if size else 0
-        flags = on.allocate(4 * len(source.flags), "flags") if source.flags else 0
+        size, arena, flags = source.plan.nbytes, 0, 0
         try:
+            if size:
+                arena = on.allocate(size, "temporaries of a program")
+            if source.flags:
+                flags = on.allocate(4 * len(source.flags), "flags")
             inputs = [a.address for a in given]
             outputs = [a.address for a in outs]
             with self._lock:
