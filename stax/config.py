@@ -13,7 +13,6 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import Any
 
 from stax.errors import ConfigurationError, DegradedWarning
@@ -44,7 +43,9 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMG]I?)?B?\s*", text, re.IGNORECASE)
     if match is None:
         raise ConfigurationError(f"{text!r} is not a size; write 4096, 64KiB, 512MiB or 2GiB")
-    return int(Fraction(match[1]) * _UNITS[(match[2] or "").upper()])
+    whole, _, part = match[1].partition(".")
+    scale = int("1" + "0" * len(part))
+    return int(whole + part) * _UNITS[(match[2] or "").upper()] // scale
 
 
 def available_cpus() -> int:

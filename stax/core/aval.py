@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, ClassVar
 
 import numpy as np
@@ -94,9 +95,13 @@ def aval_of(value: Any) -> Aval:
 
 
 # Subclasses whose operations mean something else than an array's: their meaning would be lost.
-_OF_THEIR_OWN: dict[type[Any], tuple[str, str]] = {
-    np.ma.MaskedArray: ("mask", "pass x.filled(0) and the mask x.mask as arrays of their own"),
-    np.matrix: ("matrix product for `*`", "pass np.asarray(x) and write x @ y"),
+# By name: a program without masked arrays has not loaded their module, which takes 10 ms.
+_OF_THEIR_OWN = {
+    ("numpy.ma", "MaskedArray"): (
+        "mask",
+        "pass x.filled(0) and the mask x.mask as arrays of their own",
+    ),
+    ("numpy", "matrix"): ("matrix product for `*`", "pass np.asarray(x) and write x @ y"),
 }
 
 
@@ -104,8 +109,9 @@ def check_meaning(array: Any) -> None:
     """Raise DtypeError for an array whose class gives its operations another meaning."""
     if type(array) is np.ndarray:
         return
-    for kind, (what, hint) in _OF_THEIR_OWN.items():
-        if isinstance(array, kind):
+    for (module, name), (what, hint) in _OF_THEIR_OWN.items():
+        kind = getattr(sys.modules.get(module), name, None)
+        if kind is not None and isinstance(array, kind):
             raise DtypeError(
                 f"a {type(array).__name__} cannot be traced: its {what} would be lost",
                 operands=[f"{type(array).__name__} {Aval(array.shape, array.dtype)}"],
