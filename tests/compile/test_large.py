@@ -92,3 +92,11 @@ def test_the_number_of_threads_changes_no_bit(seed):
         results.append(program.run([x]))
     for found in results[1:]:
         assert all(map(same_bits, found, results[0]))
+
+
+@pytest.mark.parametrize("shape", [(10_000_000,), (1_000_000, 10)])
+def test_sums_of_many_numbers_lose_no_more_than_numpys(shape):
+    x = np.random.default_rng(0).random(shape, np.float32)
+    exact = x.sum(axis=0, dtype=np.float64)
+    got = stax.jit(lambda v: v.sum(axis=0))(x)
+    assert np.max(np.abs(got / exact - 1)) < 8 * np.finfo(np.float32).eps

@@ -58,6 +58,11 @@ from stax.schedule.kernel import Kernel, Member, Role, row_major
 from stax.schedule.stack import Stack
 
 BLOCKS = 64
+# Blocks are merged as a tree, so that the error of a sum grows with the logarithm of their number.
+_PAIRS_OF_BLOCKS = (
+    "for (int64_t half = 1; half < @BLOCKS@; half *= 2)",
+    "for (int64_t b = 0; b + half < @BLOCKS@; b += 2 * half) {",
+)
 FLAT_BLOCK = 8192
 GROUP = 64  # rows that go through the stages together
 SHORT_ROW = 512  # elements of a row up to which its scalar work is worth a loop of its own
@@ -491,12 +496,16 @@ class NestEmitter(PlacedFrame):
                     self.block_end.append(f"{array}[block] = {name};")
                     arrays.append(array)
                 totals = [emitter.fresh("t") for _ in arrays]
+                merge = combine_lines(
+                    found.monoid,
+                    found.dtypes,
+                    [f"{a}[b]" for a in arrays],
+                    [f"{a}[b + half]" for a in arrays],
+                    emitter,
+                )
+                self.final += [*_PAIRS_OF_BLOCKS, f"    {' '.join(merge)}", "}"]
                 for total, array, dtype in zip(totals, arrays, found.dtypes, strict=True):
                     self.final.append(f"{c_type(dtype)} {total} = {array}[0];")
-                merge = combine_lines(
-                    found.monoid, found.dtypes, totals, [f"{a}[k]" for a in arrays], emitter
-                )
-                self.final.append(f"for (int64_t k = 1; k < @BLOCKS@; k++) {{ {' '.join(merge)} }}")
             else:
                 totals = found.names
             emitter.row.lines, kept = [], emitter.row.lines
@@ -518,12 +527,12 @@ class NestEmitter(PlacedFrame):
         merge = combine_lines(
             found.monoid,
             found.dtypes,
-            [f"{a}[k]" for a in arrays],
             [f"{a}[b * {n} + k]" for a in arrays],
+            [f"{a}[(b + half) * {n} + k]" for a in arrays],
             emitter,
         )
         self.final += [
-            "for (int64_t b = 1; b < @BLOCKS@; b++) {",
+            *_PAIRS_OF_BLOCKS,
             "    #pragma omp simd",
             f"    for (int64_t k = 0; k < {n}; k++) {{ {' '.join(merge)} }}",
             "}",
