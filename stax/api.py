@@ -90,6 +90,7 @@ from stax.transforms.grad import (
 from stax.transforms.inspect import ShapeDtypeStruct, eval_shape, make_ir, make_jaxpr
 from stax.transforms.jit import clear_caches, jit
 from stax.transforms.joint import JointGraph, joint_graph
+from stax.transforms.pmap import pmap
 from stax.transforms.vmap import vmap
 from stax.typing import Array
 
@@ -162,6 +163,7 @@ __all__ = [
     "numpy",
     "numpy_dtype_promotion",
     "numpy_rank_promotion",
+    "pmap",
     "process_count",
     "process_index",
     "pure_callback",

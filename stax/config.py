@@ -171,7 +171,7 @@ class Options:
     array_methods: bool = _option(
         "STAX_ARRAY_METHODS",
         read=_flag,
-        doc="Give NumPy arrays `x.at[...]` and `x.block_until_ready()`, as traced values have.",
+        doc="Give NumPy arrays `x.at[...]`, `x.block_until_ready()` and `x.devices()`.",
         default=True,
         shown="`1`",
     )

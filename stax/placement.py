@@ -14,6 +14,7 @@ from stax.backends import on_demand
 from stax.core.aval import Aval, aval_of
 from stax.core.trace import Tracer, as_traced
 from stax.errors import DeviceError
+from stax.numpy.array_methods import add as add_array_method
 from stax.numpy.creation import DLPACK_HOOK, array
 from stax.pytree import tree_map
 
@@ -66,6 +67,7 @@ class Device:
 
 
 _CPU = Device()
+add_array_method("devices", lambda self: {_CPU})
 _GPU = ("cuda", "gpu")
 
 

@@ -1,6 +1,6 @@
-"""`x.at[...]` and `x.block_until_ready()` on NumPy's own arrays and scalars.
+"""`x.at[...]`, `x.block_until_ready()` and `x.devices()` on NumPy's own arrays and scalars.
 
-Input: NumPy's types.  Output: the same types with two more attributes, which programs written for
+Input: NumPy's types.  Output: the same types with three more attributes, which programs written for
 traced values or for JAX use on results too: arrays here are plain `numpy.ndarray`, so there is no
 class of stax's that could have them.  What the types have already is left alone, nothing is
 replaced, and `STAX_ARRAY_METHODS=0` leaves NumPy untouched (`stax.at(x)` is the same without it).
@@ -17,7 +17,7 @@ import numpy as np
 from stax.config import options
 from stax.numpy.at import at
 
-__all__ = ["install"]
+__all__ = ["add", "install"]
 
 
 def block_until_ready(self: Any) -> Any:
@@ -25,7 +25,14 @@ def block_until_ready(self: Any) -> Any:
     return self
 
 
-def install(kind: type) -> bool:
+def add(name: str, attribute: Any) -> None:
+    """Give NumPy's arrays and scalars one more attribute, where the user wants any."""
+    if options().array_methods:
+        for kind in (np.ndarray, np.generic):
+            install(kind, {name: attribute})
+
+
+def install(kind: type, attributes: dict[str, Any]) -> bool:
     """Give `kind`, a type written in C, the attributes; False where the interpreter hides them.
 
     Such a type takes no assignment from Python, so the attributes go into its namespace directly
@@ -36,14 +43,13 @@ def install(kind: type) -> bool:
     if len(found) != 1 or modified is None:
         return False
     namespace = found[0]
-    namespace.setdefault("at", property(at))
-    namespace.setdefault("block_until_ready", block_until_ready)
+    for name, attribute in attributes.items():
+        namespace.setdefault(name, attribute)
     modified.argtypes = [ctypes.py_object]
     modified.restype = None
     modified(kind)
     return True
 
 
-if options().array_methods:
-    for _kind in (np.ndarray, np.generic):
-        install(_kind)
+add("at", property(at))
+add("block_until_ready", block_until_ready)

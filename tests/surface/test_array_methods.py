@@ -24,6 +24,7 @@ def test_results_have_the_methods_of_traced_values():
     np.testing.assert_array_equal(x, [0, 1, 2, 3])
     assert stax.jit(lambda v: v * 2)(x).block_until_ready()[3] == 6
     assert snp.sum(x).block_until_ready() == 6
+    assert x.devices() == {stax.devices()[0]}
     assert x.astype(np.float32).at[0].add(1).dtype == np.float32
 
 
@@ -45,8 +46,8 @@ def test_numpy_can_be_left_untouched(value: str, expected: str) -> None:
 
 
 # What describes memory, which a traced value has none of, or changes an array's shape in place.
-OF_MEMORY = """base byteswap ctypes data dump dumps flags getfield resize setfield setflags strides
-    tobytes tofile""".split()
+OF_MEMORY = """base byteswap ctypes data devices dump dumps flags getfield resize setfield setflags
+    strides tobytes tofile""".split()
 
 
 def test_a_traced_value_has_the_methods_of_an_array():

@@ -151,3 +151,17 @@ def test_keys_of_paths_print_as_in_jax() -> None:
         pytree_to_transpose=rows,
     )  # fmt: skip
     assert turned == {"a": [1, 2]}
+
+
+def test_pmap_is_a_compiled_vmap() -> None:
+    f = stax.pmap(lambda x, y: x * y + lax.psum(x, "i"), axis_name="i", in_axes=(0, None))
+    np.testing.assert_allclose(f(X, 2.0), 2 * X + X.sum(0))
+
+    def g(x: Any, how: str, n: int) -> Any:
+        return x * n if how == "times" else x
+
+    static = stax.pmap(g, static_broadcasted_argnums=(1, 2))
+    np.testing.assert_allclose(static(X, "times", 3), 3 * X)
+    np.testing.assert_allclose(static(X, "leave", 3), X)
+    total = stax.pmap(stax.grad(lambda w, x: (w * x).sum()), in_axes=(None, 0))(2.0, X)
+    np.testing.assert_allclose(total, X.sum(1))
