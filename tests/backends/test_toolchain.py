@@ -330,3 +330,11 @@ def test_a_directory_that_forbids_execution_is_left(
         path = found.compile("int eight(void) { return 8; }")
     assert not path.is_relative_to(own_cache)
     assert found.load("int eight(void) { return 8; }").handle.eight() == 8
+
+
+@pytest.mark.parametrize("features", ["flags=avx2 fma", "flags=avx2 avx512f fma"])
+def test_loops_over_a_vector_are_written_out_where_registers_are_narrow(monkeypatch, features):
+    command = toolchain.require_toolchain().command
+    monkeypatch.setattr(toolchain, "cpu_identity", lambda: features)
+    probed = toolchain._probe(command)
+    assert ("-fpeel-loops" in probed.flags) == ("avx512f" not in features)

@@ -76,6 +76,8 @@ _QUICK_FLAGS: tuple[str, ...] = (
 # of the time.
 _LEAN_LIBRARIES: tuple[str, ...] = ("-nostdlib", "-lgomp", "-lgcc")
 _LIBRARIES: tuple[str, ...] = ("-lm",)
+# A vector of 64 bytes is several where registers are narrower: a loop over it is written out.
+_NARROW_FLAGS = ("-fpeel-loops",)
 _ENVIRONMENT_FAULTS = re.compile(
     r"No space left|File size limit|File too large|Disk quota|Read-only file system|"
     r"signal terminated program|Cannot create temporary|cannot execute|Killed|"
@@ -431,7 +433,10 @@ def _probe(command: tuple[str, ...]) -> Toolchain:
     base = (*_BASE_FLAGS, *NUMERIC_FLAGS)
     native = (("-march=native",), ("-mcpu=native",))
     parallel = (("-fopenmp", "-DSTAX_PROBE_OPENMP"), ("-fopenmp-simd",))
-    wished = tuple(flag for group in _WISHED_FLAGS for flag in group)
+    wishes = _WISHED_FLAGS
+    if "avx512f" not in cpu_identity():
+        wishes = (*wishes, _NARROW_FLAGS)
+    wished = tuple(flag for group in wishes for flag in group)
     whole = (*base, *wished, *native[0], *parallel[0])
     quick, libraries = _QUICK_FLAGS, _LEAN_LIBRARIES
     kind = _attempt(command, (*whole, *quick), libraries)
@@ -440,7 +445,7 @@ def _probe(command: tuple[str, ...]) -> Toolchain:
     else:
         kind = _attempt(command, base, _LIBRARIES, raising=True)
         chosen = []
-        for group in _WISHED_FLAGS:
+        for group in wishes:
             if _attempt(command, (*base, *chosen, *group)) is not None:
                 chosen += group
         for alternatives in (native, parallel):
