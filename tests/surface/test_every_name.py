@@ -18,7 +18,8 @@ import scipy.signal
 import scipy.special
 
 import stax
-from tests.surface.names_table import Trial, examples, public_functions
+from stax.testing import check_grads
+from tests.surface.names_table import FLOATS, Trial, examples, public_functions
 from tests.surface.test_edge_inputs import LAYOUTS
 
 GROUP = 40
@@ -222,3 +223,43 @@ def test_every_batch_is_its_examples() -> None:
                 wanted = [np.stack([np.asarray(a), np.asarray(b)]) for a, b in pairs]
                 assert name in BY_VALUES or same(found, wanted), f"{name}: {found}, not {wanted}"
                 break
+
+
+# Given by one triangle, or symmetric by promise.
+SYMMETRIC = set(
+    "numpy.linalg.cholesky numpy.linalg.eigh numpy.linalg.eigvalsh scipy.linalg.cho_factor "
+    "scipy.linalg.cho_solve scipy.linalg.cholesky scipy.linalg.eigh lax.custom_linear_solve".split()
+)
+NOT_SMOOTH = {
+    "counts jump where an edge passes": "numpy.histogram2d numpy.histogramdd",
+    "constant by convention": "numpy.nextafter lax.nextafter lax.stop_gradient",
+    "rounded": "lax.reduce_precision",
+    "no second derivative in a parameter of shape": (
+        "lax.betainc lax.igamma lax.igammac lax.regularized_incomplete_beta "
+        "scipy.special.gammainc scipy.special.gammaincc"
+    ),
+}
+EXEMPT = {name for names in NOT_SMOOTH.values() for name in names.split()}
+
+
+def test_every_derivative_agrees_with_differences_to_the_second_order() -> None:
+    checked = 0
+    for name, trial in TRIALS:
+        if name in EXEMPT | BY_VALUES or not trial.floats or trial.grad() != "yes":
+            continue
+        keys = list(trial.floats)
+
+        def f(*values: Any, t: Trial = trial, n: str = name, k: list[str] = keys) -> list[Any]:
+            given = dict(zip(k, values, strict=True))
+            if n in SYMMETRIC:
+                given["A"] = (given.get("A", FLOATS["A"]) + given.get("A", FLOATS["A"]).T) / 2
+            leaves = stax.tree.leaves(t.run(given))
+            return [v for v in leaves if np.dtype(getattr(v, "dtype", int)).kind in "fc"]
+
+        values = tuple(np.array(trial.floats[k]) for k in keys)
+        try:
+            check_grads(f, values, order=2, modes=("rev",))
+        except Exception as error:
+            raise AssertionError(f"{name}: {error}") from error
+        checked += 1
+    assert checked > 480
