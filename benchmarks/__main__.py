@@ -1,10 +1,10 @@
-"""Entry: python -m benchmarks [run|report|compare|counts|limits|all] ..."""
+"""Entry: python -m benchmarks [run|report|compare|plot|counts|limits|all] ..."""
 
 import importlib
 import subprocess
 import sys
 
-from benchmarks import report, run
+from benchmarks import plot, report, run
 from benchmarks.worker import ROOT, WORK
 
 
@@ -17,11 +17,12 @@ def limits():
 
 
 def everything(arguments):
-    """1 thread with empty caches, 1 thread in new processes with full caches, 2 threads, tables."""
+    """1 thread with empty caches, 1 thread in new processes, 2 threads; then tables and plot."""
     run.main(["--pass", "cold1", "--threads", "1", *arguments])
     run.main(["--pass", "warm1", "--threads", "1", "--rounds", "1", *arguments])
     run.main(["--pass", "two", "--threads", "2", *arguments])
     report.main([])
+    plot.main([])
 
 
 def main(argv):
@@ -34,6 +35,8 @@ def main(argv):
         records = report.load([WORK + "/results.jsonl"])
         for threads in sorted({key[2] for key in records}):
             print(f"{threads} thread(s)\n{report.compare(records, threads, *arguments[:2])}")
+    elif command == "plot":
+        plot.main(arguments)
     elif command == "counts":
         importlib.import_module("benchmarks.counts").main(arguments)
     elif command == "limits":

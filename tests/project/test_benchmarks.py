@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks import report
+from benchmarks import plot, report
 from benchmarks.definitions import DEFS
 from benchmarks.worker import PEERS, check
 from benchmarks.workloads import WORKLOADS
@@ -39,6 +40,10 @@ def test_tables_from_records(tmp_path: Path) -> None:
     assert "- x numpy 1T: no" in text
     assert "- stax: 1.0e-08 (x)" in text
     assert report.compare(records, 1).endswith("ratio 0.50")
+    assert plot.ratios(records, 1)["x"]["jax"] == 2.0
+    image = xml.etree.ElementTree.fromstring(plot.drawing(plot.ratios(records, 1), 1))
+    assert "x: jax 2.00" in {node.text for node in image.iter()}
+    assert plot.place(0.01) == plot.place(0.5) < plot.place(1) < plot.place(100) == plot.place(1e9)
 
 
 def test_a_wrong_result_is_not_timed() -> None:
