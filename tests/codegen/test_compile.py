@@ -19,6 +19,7 @@ from stax.dtypes import bfloat16
 from stax.errors import CompilationError, DeviceError
 from tests import op_samples, op_samples_arrays, op_samples_numpy
 
+FULL = os.environ.get("STAX_TRITON_FULL") == "1"
 DEVICES = ("cuda:sm_80", "cuda:sm_90", "hip:gfx942")
 SHARED = {"cuda:sm_80": 163 * 1024, "cuda:sm_90": 227 * 1024, "hip:gfx942": 64 * 1024}
 F32 = np.dtype(np.float32)
@@ -49,6 +50,15 @@ PROGRAMS = {
     "halves": (lambda x: (np.exp(x), x.sum(0)), X.astype(np.float16)),
     "special": (lambda x: (stax.lax.erf(x), stax.lax.lgamma(x), stax.lax.digamma(x)), X),
     "layer": (stax.grad(loss, (0, 1)), np.ones((1000, 64), np.float32), np.ones(64, np.float32), X),
+    "attention": (
+        stax.grad(lambda q: stax.nn.dot_product_attention(q, q, q, is_causal=True).sum()),
+        np.ones((4, 512, 4, 64), np.float32),
+    ),
+    "convolution": (
+        lambda x, w: np.tanh(stax.lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))),
+        np.ones((8, 28, 28, 32), np.float16), np.ones((3, 3, 32, 64), np.float16),
+    ),
     "random": (lambda k: stax.random.normal(k, (1000,)), stax.random.key(0)),
 }  # fmt: skip
 
@@ -72,12 +82,11 @@ def check(f, args, device):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_compile(name):
     f, *args = PROGRAMS[name]
-    for device in DEVICES if name in ("softmax", "layer", "angles") else DEVICES[1:2]:
+    for device in DEVICES if FULL or name in ("softmax", "layer", "angles") else DEVICES[1:2]:
         check(f, args, device)
 
 
 SAMPLES = [*op_samples.SAMPLES, *op_samples_arrays.SAMPLES, *op_samples_numpy.SAMPLES]
-FULL = os.environ.get("STAX_TRITON_FULL") == "1"
 
 
 @pytest.mark.parametrize("sample", SAMPLES if FULL else SAMPLES[::40], ids=str)
