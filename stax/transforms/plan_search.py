@@ -119,11 +119,13 @@ class PlanSearch:
         """
         whole = self.everything if isinstance(budget, float) else 0
         limit = budget_bytes(budget, whole)
+        trust = TRUST if len(self.graph.eqns) <= LARGE else TRUST_LARGE
+        near = self._usual.peak <= limit * trust or self._usual.program in self._points
         # A fraction is one of what is kept for a backward part, where there is one.
-        if self.usual.peak_bytes <= limit or (isinstance(budget, float) and not self.has_backward):
+        anyway = isinstance(budget, float) and not self.has_backward
+        if anyway or (near and self.usual.peak_bytes <= limit):
             chosen = self.usual
         else:
-            trust = TRUST if len(self.graph.eqns) <= LARGE else TRUST_LARGE
             found = self._first_within(limit, trust) or self._in_tail(limit, trust)
             if found is None:
                 raise infeasible(name, min(p.peak_bytes for p in self._points.values()), limit)
