@@ -578,7 +578,9 @@ def executable(
 
 def _native(graph: Graph, options: CompileOptions) -> CProgram:
     """The C program of a graph, from the disk cache where an earlier process left it."""
-    key = None if process_options().debug else graph_key(graph, repr(options))
+    process = process_options()
+    decides = repr((options, process.plan_seconds))
+    key = None if process.debug else graph_key(graph, decides)
     image = load_image(key) if key else None
     with _lock:
         if image is None:
