@@ -462,6 +462,17 @@ def _instruction(frame: FrameType) -> str:
     return dis.opname[frame.f_code.co_code[frame.f_lasti]]
 
 
+def plain_subscript(array: Any, index: Any) -> Any:
+    """`array[index]` of a plain array where the index holds traced values.
+
+    NotImplemented where all of them are known: NumPy looks those up itself.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    if all(p.concrete() is not None for p in parts if isinstance(p, Tracer)):
+        return NotImplemented
+    return METHODS["__getitem__"](array, index)
+
+
 def _index_error(tracer: Tracer) -> ConcretizationError:
     """The error for `table[i]` with a plain table: NumPy looks the index up itself."""
     return ConcretizationError(

@@ -15,6 +15,7 @@
 #include <string.h>
 
 /* pool.c stands here: fresh_array, pool_empty, pool_bytes, pool_clear */
+/* subscript.c stands here: subscript_hold, set_subscript */
 
 enum { N_ARRAY, N_FLOAT, N_INT, N_BOOL, N_COMPLEX, N_SCALAR, N_NONE, N_TUPLE, N_LIST, N_DICT, N_STATIC,
        N_NAMED, N_CUSTOM, N_CONST, N_CALL };
@@ -1032,6 +1033,7 @@ static PyObject *set_trace_depth(PyObject *module, PyObject *value) {
     if (depth == -1 && PyErr_Occurred()) return NULL;
     long before = trace_depth;
     trace_depth = depth;
+    if ((before > 0) != (depth > 0)) subscript_hold(depth > 0);
     return PyLong_FromLong(before);
 }
 
@@ -1045,6 +1047,8 @@ static PyMethodDef module_methods[] = {
      "Set the function value -> (children, the rest) for registered classes, None for leaves."},
     {"set_trace_depth", set_trace_depth, METH_O,
      "Set this thread's trace depth and return the one before; above 0 every call is slow."},
+    {"set_subscript", set_subscript, METH_VARARGS,
+     "set_subscript(type, f): f(array, index) looks up indices with values of this type in them."},
     {"empty", pool_empty, METH_VARARGS, "empty(dtype, shape): an array as results are made."},
     {"pool_bytes", pool_bytes, METH_NOARGS, "Bytes of dead results kept for reuse."},
     {"pool_clear", pool_clear, METH_NOARGS, "Give the kept memory back to the system."},

@@ -40,7 +40,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from stax.backends.c.toolchain import Toolchain, find_toolchain
+from stax.config import options
 from stax.core.statics import static_key
+from stax.core.trace import Tracer, plain_subscript
 from stax.errors import CompilationError, CompilerNotFoundError
 from stax.pytree_registry import node_of
 
@@ -124,7 +126,10 @@ class Dispatcher(Protocol):
 
 # -- the C dispatcher ---------------------------------------------------------------------------
 
-_POOL_MARK = "/* pool.c stands here: fresh_array, pool_empty, pool_bytes, pool_clear */"
+_PARTS = {
+    "pool.c": "/* pool.c stands here: fresh_array, pool_empty, pool_bytes, pool_clear */",
+    "subscript.c": "/* subscript.c stands here: subscript_hold, set_subscript */",
+}
 _build_lock = threading.Lock()
 _built: dict[tuple[str, ...], tuple[ModuleType | None, str]] = {}
 
@@ -149,11 +154,11 @@ def _build(toolchain: Toolchain | None) -> tuple[ModuleType | None, str]:
             return None, f"{name} is not in {folder}"
     # The text is the cache key: it must name the Python and the NumPy it was built for.
     source = f"/* {sys.version}; {sysconfig.get_config_var('SOABI')}; numpy {np.__version__} */\n"
-    pool, main = (
-        Path(__file__).with_name(name).read_text(encoding="utf-8")
-        for name in ("pool.c", "dispatch.c")
-    )
-    source += main.replace(_POOL_MARK, pool, 1)
+    folder_of_parts = Path(__file__).parent
+    main = (folder_of_parts / "dispatch.c").read_text(encoding="utf-8")
+    for name, mark in _PARTS.items():
+        main = main.replace(mark, (folder_of_parts / name).read_text(encoding="utf-8"), 1)
+    source += main
     extra = [f"-I{folder}" for folder in headers]
     if sys.platform == "darwin":
         extra.append("-Wl,-undefined,dynamic_lookup")
@@ -171,6 +176,9 @@ def _build(toolchain: Toolchain | None) -> tuple[ModuleType | None, str]:
     except ImportError as error:
         return None, str(error)
     module.set_flatten_node(_parts_of)
+    others = any(built is not None for built, _ in _built.values())
+    if options().array_methods and not others:  # two would take each other's for NumPy's
+        module.set_subscript(Tracer, plain_subscript)
     return module, ""
 
 
@@ -234,6 +242,8 @@ def set_trace_depth(depth: int) -> int:
     """Set this thread's trace depth, return the one before; above 0 every call is slow."""
     before: int = getattr(_depth, "value", 0)
     _depth.value = depth
+    if not _built and options().array_methods:
+        _load(find_toolchain())  # the first trace of a process that has compiled nothing
     for module, _ in _built.values():
         if module is not None:
             module.set_trace_depth(depth)
