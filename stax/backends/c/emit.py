@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from stax.backends.c.along import element_loop, position_of_extreme
 from stax.backends.c.frame import KernelSource
@@ -496,6 +496,14 @@ class NestEmitter(PlacedFrame):
                     self.block_end.append(f"{array}[block] = {name};")
                     arrays.append(array)
                 totals = [emitter.fresh("t") for _ in arrays]
+                if accumulator.adds_singles:
+                    self.final += [
+                        f"double w{totals[0]} = 0.0;",
+                        f"for (int64_t b = 0; b < @BLOCKS@; b++) w{totals[0]} += {arrays[0]}[b];",
+                        f"float {totals[0]} = (float)w{totals[0]};",
+                    ]
+                    self._whole(found, totals)
+                    continue
                 merge = combine_lines(
                     found.monoid,
                     found.dtypes,
@@ -508,11 +516,16 @@ class NestEmitter(PlacedFrame):
                     self.final.append(f"{c_type(dtype)} {total} = {array}[0];")
             else:
                 totals = found.names
-            emitter.row.lines, kept = [], emitter.row.lines
-            values = [CValue(t, d, 0) for t, d in zip(totals, found.dtypes, strict=True)]
-            self._after(found, values)
-            self.final.extend(emitter.row.lines)
-            emitter.row.lines = kept
+            self._whole(found, totals)
+
+    def _whole(self, found: OpenReduction, totals: Sequence[str]) -> None:
+        """What is done with a reduction of everything, whose components are in `totals`."""
+        emitter = self.emitter
+        emitter.row.lines, kept = [], emitter.row.lines
+        values = [CValue(t, d, 0) for t, d in zip(totals, found.dtypes, strict=True)]
+        self._after(found, values)
+        self.final.extend(emitter.row.lines)
+        emitter.row.lines = kept
 
     def _finish_column(self, found: OpenReduction) -> None:
         emitter = self.emitter

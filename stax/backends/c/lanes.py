@@ -25,6 +25,7 @@ FEW_LINES = 64  # statements of all vectors up to which they stand side by side
 CHUNK = 256  # elements that are searched for an extreme, once it is known to be among them
 LONG_FLOPS = 15  # operations of a function beside which an addition's latency does not show
 NOWHERE = 2**31 - 1
+LONG_SUM = 4096  # elements from which on the lanes of a single-precision sum are added as doubles
 _ASSIGNED = re.compile(r"^\w+ (\w+) = (.*);$")
 _CALL = re.compile(r"\bstax_(\w+)\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -122,7 +123,7 @@ def lane_loop(
         last = f"({end} - ({end} - {start}) % {CHUNK})"
         out += [s for a in tracked for s in _track(a, last)]
     for a in accumulators:
-        _fold(a, pieces.after)
+        _fold(a, pieces.after, loop.length)
     return pieces
 
 
@@ -185,10 +186,17 @@ def _declare(a: Accumulator, loop: Loop, out: list[str]) -> None:
     out += ["#pragma omp simd", f"for (int64_t k = 0; k < {LANES}; k++) {{ {cleared} }}"]
 
 
-def _fold(a: Accumulator, out: list[str]) -> None:
+def _fold(a: Accumulator, out: list[str], length: int) -> None:
     """Merge halves of the lanes, the last with the accumulator."""
     assert a.simple is not None
     lanes = lane(a.names[0])
+    if a.adds_singles and length >= LONG_SUM:
+        out.append(f"double {lanes}_wide[{LANES}];")
+        out.append("#pragma omp simd")
+        out.append(f"for (int64_t k = 0; k < {LANES}; k++) {{ {lanes}_wide[k] = {lanes}[k]; }}")
+        out += halved(f"{lanes}_wide[k] += {lanes}_wide[k + @];")
+        out.append(f"{a.names[0]} += {lanes}_wide[0];")
+        return
     merge = a.simple.update.format(a=f"{lanes}[k]", v=f"{lanes}[k + @]")
     if a.nan:
         merge += f" {lane(a.nan)}[k] |= {lane(a.nan)}[k + @];"

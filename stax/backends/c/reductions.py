@@ -65,6 +65,11 @@ class Accumulator:
         return self.monoid.name in _ORDERED and self.dtypes[0].kind == "f"
 
     @property
+    def adds_singles(self) -> bool:
+        """True for sums in single precision, whose parts are worth adding in double."""
+        return self.monoid.name == "sum" and self.dtypes[0] == np.float32
+
+    @property
     def all_names(self) -> list[str]:
         """Every C name the accumulator uses."""
         return [*self.names, self.nan] if self.nan else self.names
