@@ -16,6 +16,7 @@ from stax.loops.layout import Index, Shape, contiguous_strides
 from stax.loops.monoids import Monoid
 from stax.loops.nodes import Loader, Pointwise, Reduction, Scan, Scatter
 from stax.loops.ops import Value, ops
+from stax.loops.scalar_ops import is_half
 from stax.loops.symbolic import ZERO, Expr, IntLike, as_expr, linearize
 from stax.loops.tensors import (
     LoopTensor,
@@ -53,6 +54,12 @@ def cast(node: TensorNode, dtype: np.dtype) -> TensorNode:
     if node.dtype == dtype:
         return node
     return pointwise(lambda x: ops.cast(x, dtype), node, dtype=dtype)
+
+
+def rounded(node: TensorNode) -> TensorNode:
+    """The elements as memory holds them: loop bodies compute half types in float32."""
+    dtype = node.dtype
+    return pointwise(lambda x: ops.cast(x, dtype), node, dtype=dtype) if is_half(dtype) else node
 
 
 def full(shape: Shape, value: Any, dtype: np.dtype) -> LoopTensor:

@@ -116,7 +116,7 @@ def reduce_truth(name: str) -> Callable[..., TensorNode]:
     """The rule of any or all."""
 
     def rule(ctx: Lowering, x: TensorNode, *, axes: Shape) -> TensorNode:
-        truth = construct.cast(x, np.dtype(np.bool_))
+        truth = construct.cast(construct.rounded(x), np.dtype(np.bool_))
         return construct.reduction(truth, axes, monoid(name), truth.dtype) if axes else truth
 
     return rule
@@ -130,7 +130,7 @@ def arg_extreme(name: str) -> Callable[..., TensorNode]:
         if wide.kind == "b":
             wide = np.dtype(np.uint8)
         if is_half(wide):
-            wide = compute_dtype(wide)
+            x, wide = construct.rounded(x), compute_dtype(wide)
         # The index is an integer whatever the value is; it is converted after the merge.
         found = construct.arg_reduction(construct.cast(x, wide), (axis,), monoid(name))
         return construct.cast(ctx.realize(found, "the position of an extreme"), dtype)

@@ -193,7 +193,17 @@ class BodyTracer(Handler):
         else:
             interval = ranges.of_dtype(dtype)
         operand = self.ref(value)
+        if is_half(dtype) and self._is_rounded(operand, dtype):
+            return operand
         return self._emit("cast", (operand.id,), compute_dtype(dtype), (dtype,), interval)
+
+    def _is_rounded(self, value: Ref, dtype: np.dtype) -> bool:
+        """Whether a float32 value is known to be one of the half type `dtype`."""
+        instr = self.instrs[value.id]
+        if instr.op == "constant" and value.dtype.kind == "f":
+            plain = instr.attrs[0]
+            return bool(np.asarray(plain).astype(dtype).astype(value.dtype) == plain)
+        return instr.op in ("load", "cast") and instr.attrs[-1] == dtype
 
     def bitcast(self, value: Value, dtype: np.dtype) -> Value:
         operand = self.ref(value)

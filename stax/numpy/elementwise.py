@@ -14,7 +14,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.functionalize import record_view
 from stax.core.trace import METHODS, Tracer, fresh
-from stax.dtypes import is_complex
+from stax.dtypes import finfo, is_complex
 from stax.errors import DtypeError
 from stax.numpy import ufuncs
 from stax.numpy.promotion import as_dtype, coerce
@@ -224,7 +224,7 @@ def _nan_to_num(x: Array, nan: Any, posinf: Any, neginf: Any) -> Array:
         return el.complex_(*parts)
     if kind_of(dtype) in "bi":
         return fresh(x)
-    info = np.finfo(dtype)
+    info = finfo(dtype)
     high = info.max if posinf is None else posinf
     low = info.min if neginf is None else neginf
     x = el.select(el.isnan(x), as_dtype(nan, dtype), x)

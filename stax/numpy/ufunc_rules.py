@@ -16,7 +16,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.core.trace import fresh
-from stax.dtypes import DType, is_complex
+from stax.dtypes import DType, finfo, is_complex
 from stax.errors import DtypeError
 from stax.primitives import elementwise as el
 from stax.primitives import transcendental as tr
@@ -197,7 +197,7 @@ def ldexp(x: Any, n: Any) -> Any:
 def exact_power_of_two(n: Any, like: Any) -> Any:
     """2**n in the dtype of `like`; n is limited to the exponents of normal numbers."""
     dtype = aval_of(like).dtype
-    info = np.finfo(dtype)
+    info = finfo(dtype)
     bits = np.dtype(f"i{dtype.itemsize}")
     n = convert(el.clamp(literal(info.minexp, n), n, literal(info.maxexp - 1, n)), bits)
     shifted = el.shift_left(el.add(n, bits.type(1 - info.minexp)), bits.type(info.nmant))
@@ -207,7 +207,7 @@ def exact_power_of_two(n: Any, like: Any) -> Any:
 def frexp(x: Any) -> tuple[Any, Any]:
     """Mantissa in [1/2, 1) and exponent, int32."""
     dtype = aval_of(x).dtype
-    info = np.finfo(dtype)
+    info = finfo(dtype)
     bits = np.dtype(f"i{dtype.itemsize}")
     lift = info.nmant + 1
     tiny = el.lt(el.abs_(x), literal(info.smallest_normal, x))

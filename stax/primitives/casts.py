@@ -102,5 +102,11 @@ def bitcast(x: Any, dtype: DType) -> Any:
 
 
 stop_gradient_p, stop_gradient = unary(
-    "stop_gradient", lambda x: x, ZERO_DERIVATIVE, accepts="bifc", weight=0.0, scalar=lambda x: x
+    "stop_gradient",
+    lambda x: x,
+    ZERO_DERIVATIVE,
+    accepts="bifc",
+    weight=0.0,
+    scalar=lambda x: x,
+    jumps=False,
 )

@@ -168,6 +168,7 @@ mod_p, mod = binary(
     lambda t, out, x, y: neg(guarded_mul(t, floordiv(x, y))),
     accepts="if",
     weight=8.0,
+    jumps=True,
 )
 fmod_p, fmod = binary(
     "fmod",
@@ -176,6 +177,7 @@ fmod_p, fmod = binary(
     lambda t, out, x, y: neg(guarded_mul(t, trunc(div(x, y)))),
     accepts="if",
     weight=8.0,
+    jumps=True,
 )
 
 

@@ -174,10 +174,14 @@ def batch_elementwise(
     return bind1(row, *aligned, **params), 0
 
 
-def pointwise_rule(scalar: str | Function | None, abstract: Rule, widens: bool) -> Rule | Sentinel:
+def pointwise_rule(
+    scalar: str | Function | None, abstract: Rule, widens: bool, jumps: bool
+) -> Rule | Sentinel:
     """The `lower` rule that computes one element by `scalar`; FALLBACK when it is None.
 
     Loop bodies compute half types in float32; unless the row `widens` they go to the fallback.
+    What decides about such a value (`jumps`, or a result of another type: comparisons, `isfinite`,
+    conversions) takes the value that memory would hold: `y == max(y)` is true somewhere.
     """
     if scalar is None:
         return FALLBACK
@@ -188,9 +192,20 @@ def pointwise_rule(scalar: str | Function | None, abstract: Rule, widens: bool) 
         if not widens and any(is_half(t.dtype) for t in (*nodes, out)):
             return NotImplemented
         element = partial(compute, **params) if params else compute
+        if jumps or not is_half(out.dtype):
+            element = _of_stored(element, tuple(n.dtype for n in nodes))
         return pointwise(element, *nodes, dtype=out.dtype, shape=out.shape)
 
     return lower
+
+
+def _of_stored(element: Function, dtypes: tuple[DType, ...]) -> Function:
+    """`element` of operands rounded to their types, where these are half types."""
+    if not any(is_half(d) for d in dtypes):
+        return element
+    return lambda *args: element(
+        *[ops.cast(a, d) if is_half(d) else a for a, d in zip(args, dtypes, strict=True)]
+    )
 
 
 def elementwise(
@@ -206,6 +221,7 @@ def elementwise(
     jvp: Rule | None = None,
     scalar: str | Function | None = "",
     widens: bool = True,
+    jumps: bool | None = None,
     lower: Rule | None = None,
     weight: float = 1.0,
 ) -> tuple[Primitive, Function]:
@@ -225,6 +241,8 @@ def elementwise(
       scalar: how one element is computed in loop bodies: the name of a scalar operation (that of
         the row by default), a function over `ops`, or None for the NumPy fallback.
       widens: whether an element of a half type may be computed in float32 and rounded.
+      jumps: whether a small change of an operand can change the result much; by default, whether
+        the derivative is zero everywhere.
       lower: replaces the rule made from `scalar`.
       weight: operations per element.
     """
@@ -285,7 +303,13 @@ def elementwise(
         jvp=partials if isinstance(partials, Sentinel) else (jvp or partial_sum),
         transpose=transposes if isinstance(transposes, Sentinel) else transpose,
         batch=batch,
-        lower=lower or pointwise_rule(name if scalar == "" else scalar, typed, widens),
+        lower=lower
+        or pointwise_rule(
+            name if scalar == "" else scalar,
+            typed,
+            widens,
+            partials is ZERO_DERIVATIVE if jumps is None else jumps,
+        ),
         cost=elementwise_cost(weight),
         recompute=Recompute.CHEAP,
     )
