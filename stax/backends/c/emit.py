@@ -43,6 +43,7 @@ from stax.backends.c.reductions import (
 )
 from stax.backends.c.serial import SerialEmitter
 from stax.backends.c.stacks import emit_stack, over_rows
+from stax.backends.c.tiles import TILE_BOUNDS
 from stax.dtypes import DType
 from stax.loops.body import Instr
 from stax.loops.moments import is_sample
@@ -128,7 +129,7 @@ class NestEmitter(PlacedFrame):
         if blocked and self.rows:
             self.blocks = min(BLOCKS, n_rows)
         tiles = self.tiles()
-        self._stages("")
+        self._stages(*(TILE_BOUNDS if tiles else ("",)))
         row = self.emitter.row.lines
         if tiles:
             return self.tiled(tiles, row)

@@ -19,6 +19,7 @@ from stax.schedule.kernel import Member, Role
 
 TILE_ROWS = 64
 TILE_LENGTH = 64
+TILE_BOUNDS = ("first", "end")  # along the row, as C variables
 FAR = 16  # elements from which a stride leaves the cache line
 
 
@@ -76,7 +77,10 @@ class TiledFrame(KernelFrame):
         return found
 
     def tiled(self, tiles: list[tuple[Tile, str]], row: list[str]) -> list[str]:
-        """Loops over tiles; the far reads of each fill a small array first."""
+        """Loops over tiles; the far reads of each fill a small array first.
+
+        `row` does the elements of a row in the bounds of a tile, however many loops that takes.
+        """
         outer, last = self.rows[:-1], self.rows[-1]
         name, along = self.row_symbols[-1].name, self.along_symbols[0].name
         n = self.along[0]
@@ -99,11 +103,9 @@ class TiledFrame(KernelFrame):
                 f"            {array}[({name} - row) * {TILE_LENGTH} + {along} - first] =",
                 f"                {source};",
             ]
-        header = f"for (int64_t {along} = 0; {along} < {n}; {along}++) {{"
-        short = f"for (int64_t {along} = first; {along} < end; {along}++) {{"
         lines += [
             f"    for (int64_t {name} = row; {name} < below; {name}++) {{",
-            *("        " + s.replace(header, short) for s in row),
+            *("        " + s for s in row),
             "    }",
             "}",
         ]

@@ -1,0 +1,50 @@
+"""Kernels that read across their rows, in tiles, whatever loops the elements of a tile take."""
+
+import numpy as np
+import pytest
+
+import stax
+import stax.numpy as snp
+
+
+def _stencils(x, y):
+    for _ in range(4):
+        p = snp.pad(x, ((1, 1), (0, 0)))
+        x = x + 0.1 * (p[2:] + p[:-2] - 2 * x) + y.T * 0.01
+    return x
+
+
+PROGRAMS = {
+    "plain": lambda x, y: x * 2 + y.T,
+    "long functions": lambda x, y: np.tanh(x) * np.sin(y.T) + np.exp(np.cos(x * y.T)),
+    "divisions by one value": lambda x, y: x / snp.sum(x * x, axis=1, keepdims=True) + y.T,
+    "division by a scalar": lambda x, y: x / (abs(y[0, 0]) + 3) + y.T,
+    "two results": lambda x, y: (np.sin(x) * np.exp(np.cos(x)) + y.T, np.sin(y.T) * np.exp(x)),
+    "more axes": lambda x, y: (x[None] * np.arange(2)[:, None, None] + y.T) * np.sin(x) * np.exp(x),
+    "addresses from data": lambda x, y: (
+        x[:, snp.asarray(np.arange(x.shape[1]))[::-1]] * np.sin(x) * np.exp(x) + y.T
+    ),
+    "stencils": _stencils,
+}
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (64, 65), (130, 200)], ids=str)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_read_across_the_rows_meets_its_own_element(name, shape):
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal(shape), rng.standard_normal(shape[::-1])
+    got = stax.tree.leaves(stax.jit(PROGRAMS[name])(x, y))
+    expected = stax.tree.leaves(PROGRAMS[name](x, y))
+    for mine, numpys in zip(got, expected, strict=True):
+        np.testing.assert_allclose(mine, numpys, rtol=1e-12, atol=1e-12)
+
+
+def test_the_gradient_of_an_extreme_beside_a_transpose():
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 64, 65)), rng.standard_normal((65, 64))
+
+    def loss(x):
+        across = snp.sum(snp.min(x.transpose(0, 2, 1), axis=0) * w)
+        return across + snp.sum(np.sin(x)) + snp.sum(snp.max(np.sin(x[1:]), axis=1))
+
+    np.testing.assert_allclose(stax.jit(stax.grad(loss))(x), stax.grad(loss)(x), rtol=1e-12)
