@@ -118,13 +118,14 @@ def _variance(
         center = expanded(_mean(x, axes, where, wide, op), axes, x)
     else:
         center = broadcast_to_shape(converted(operand(given_mean, op), wide), x.shape)
-    away = el.sub(x, center)
+    # Masked before it is squared: the derivative of a square reads it, and may not meet a NaN.
+    away = masked(el.sub(x, center), where, 0, op)
     if wide.kind == "c":
         square = el.add(el.square(el.real(away)), el.square(el.imag(away)))
     else:
         square = el.square(away)
     real = real_part_dtype(wide)
-    total = reduce_sum(masked(square, where, 0, op), axes)
+    total = reduce_sum(square, axes)
     count = _count(x, axes, where, real, op)
     if _given(where):
         freedom = el.maximum(el.sub(count, real.type(ddof)), real.type(0))

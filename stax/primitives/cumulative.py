@@ -28,7 +28,7 @@ from stax.core.trace import bind1
 from stax.dtypes import DType, accumulator, is_complex, is_float, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
 from stax.loops import rules
-from stax.primitives.elementwise import add, eq, maximum, mul, select, sub
+from stax.primitives.elementwise import add, eq, maximum, minimum, mul, select, sub
 from stax.primitives.families_arrays import batch_size, check_axes, checked, input_cost, shifted
 from stax.primitives.indexing import gather
 from stax.primitives.shapes import concatenate, iota, slice_axis
@@ -315,10 +315,10 @@ def _cumlogsumexp_jvp(primals: Any, outs: Any, tangents: Any, *, axis: int, reve
     (x,), out, (t,) = primals, outs, tangents
     # Infinite results (all -inf, or an inf) are replaced in the differences, so exp sees no NaN.
     low = least_finite(x.dtype)
-    safe = maximum(out, low)
-    before = delayed(maximum(out, low), axis, reverse, low)
+    safe = minimum(maximum(out, low), -low)
+    before = delayed(safe, axis, reverse, low)
     decay = exp(sub(before, safe))
-    return linear_recurrence(decay, mul(exp(sub(x, safe)), t), axis, reverse)
+    return linear_recurrence(decay, mul(exp(sub(minimum(x, -low), safe)), t), axis, reverse)
 
 
 def least_finite(dtype: DType) -> Any:

@@ -18,7 +18,7 @@ from stax.dtypes import is_half
 from stax.errors import StaxError
 from stax.loops import library
 from stax.loops.ops import ops
-from stax.primitives.elementwise import add, guarded_mul, mul, neg, square
+from stax.primitives.elementwise import add, guarded_mul, minimum, mul, neg, square
 from stax.primitives.families import Function, literal, unary
 from stax.primitives.transcendental import exp, sech2, tanh, times
 
@@ -150,6 +150,7 @@ polygamma_p, polygamma = unary(
 _ROOT_HALF = math.sqrt(0.5)
 _ROOT_2_OVER_PI = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
+_FLAT = 1000.0
 
 
 def _gelu_impl(x: Any, *, approximate: bool) -> Any:
@@ -182,7 +183,8 @@ def _gelu_slope(x: Any, approximate: bool) -> Any:
         phi = times(add(erf(times(x, _ROOT_HALF)), unit), 0.5)
         density = times(exp(times(square(x), -0.5)), 1 / math.sqrt(2 * math.pi))
         return add(phi, mul(x, density))
-    x2 = square(x)
+    # Beyond, tanh is 1 and its slope 0, which an overflow of the cube's would turn into NaN.
+    x2 = minimum(square(x), literal(_FLAT, x))
     inner = mul(times(x, _ROOT_2_OVER_PI), add(times(x2, _CUBIC), unit))
     inner_slope = times(add(times(x2, 3 * _CUBIC), unit), _ROOT_2_OVER_PI)
     left = times(add(tanh(inner), unit), 0.5)

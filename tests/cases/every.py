@@ -8,9 +8,10 @@ from tests.cases import (
     misuse,
     robustness,
     transformations,
+    variants,
 )
 from tests.cases.frame import CASES
 
-GROUPS = (gradients, kernels, indexing, compiled, transformations, misuse, robustness)
+GROUPS = (gradients, kernels, indexing, compiled, transformations, misuse, robustness, variants)
 
 __all__ = ["CASES", "GROUPS"]
