@@ -37,11 +37,14 @@ def _become(handle: Tracer, value: Tracer) -> None:
     handle.version = getattr(handle, "version", 0) + 1
 
 
-def mark_arguments(values: Iterable[Any], name: str = "") -> None:
+ARGUMENT = "an argument of a transformed function"
+
+
+def mark_arguments(values: Iterable[Any], role: str = ARGUMENT) -> None:
     """Make tracers read-only: they stand for the caller's arrays."""
     for value in values:
         if isinstance(value, Tracer):
-            value.role = name or "an argument"
+            value.role = role
 
 
 def make_writable(values: Iterable[Any]) -> None:
@@ -117,12 +120,16 @@ def check_writable(target: Tracer) -> None:
     root, path = getattr(target, "origin", (target, ()))
     role = getattr(root, "role", "")
     if role:
-        what = "a view of an argument" if path else "an argument"
+        what = f"a view of {role}" if path else role
+        hint = "write to a copy (x = x.copy()), or use x = stax.at(x)[index].set(value)"
+        if role == ARGUMENT:
+            hint += (
+                ", or let jit(f, write_back=True) store the final values into the caller's arrays"
+            )
         raise MutationError(
-            f"in-place write to {what} of a transformed function (type {target.aval})",
+            f"in-place write to {what} (type {target.aval})",
             where=user_source() or None,
-            hint="write to a copy (x = x.copy()), use x = stax.at(x)[index].set(value), or let "
-            "jit(f, write_back=True) store the final values into the caller's arrays",
+            hint=hint,
         )
     while path:
         path, (_, write, _) = path

@@ -48,7 +48,7 @@ def staged(fun: Function, treedef: PyTreeDef, avals: Sequence[Aval]) -> Staged:
     trees: list[PyTreeDef] = []
 
     def flat(*values: Any) -> list[Any]:
-        mark_arguments(values)
+        mark_arguments(values, f"an argument of {name_of(fun)}, which a loop or branch calls")
         outs, tree = tree_flatten(fun(*tree_unflatten(treedef, values)))
         check_leaves(outs, f"results of {name_of(fun)}")
         trees.append(tree)

@@ -588,8 +588,18 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
 
 @implements(np.place)
 def place(arr: Array, mask: Any, vals: Any) -> None:
-    """Write values, one after the other, where a known mask holds; as `numpy.place`."""
-    put(arr, np.flatnonzero(known(mask, "place")), vals)
+    """Write values, one after the other, where a mask holds; as `numpy.place`."""
+    source = operand(vals, "place")
+    count = aval_of(source).size
+    where = operand(mask, "place")
+    if aval_of(where).size != arr.size:
+        raise ShapeError("place: mask and data must be the same size", operands=[arr, where])
+    if not count:
+        raise ShapeError("Cannot insert from an empty array!", op="place", operands=[source])
+    chosen = vw.reshape(truth(where), arr.shape)
+    turn = np.cumsum(vw.reshape(chosen, (arr.size,))) - 1
+    new = getitem(vw.reshape(source, (count,)), np.remainder(turn, count))
+    copyto(arr, vw.reshape(new, arr.shape), where=chosen)
 
 
 @implements(np.putmask)

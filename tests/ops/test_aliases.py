@@ -134,3 +134,39 @@ def test_a_real_array_has_no_imaginary_part_to_set():
         wrong(np.ones(2))
     with pytest.raises(stax.DtypeError, match="imaginary"):
         stax.jit(wrong)(np.ones(2))
+
+
+def place_known(x):
+    y = x * 1.0
+    np.place(
+        y, np.array([[True, False, True], [True, True, False], [False, False, True]]), [7.0, 8.0]
+    )
+    return y
+
+
+def place_traced(x):
+    y = x * 1.0
+    np.place(y.T, x > 3.5, x[0] * 10)
+    return y
+
+
+@pytest.mark.parametrize("program", [place_known, place_traced])
+def test_values_are_placed_one_after_the_other(program):
+    given = np.arange(1.0, 10).reshape(3, 3)
+    np.testing.assert_array_equal(stax.jit(program)(given), program(given))
+    slope = stax.grad(lambda x: (program(x) ** 2).sum())(given)
+    step = 1e-6 * np.eye(9).reshape(9, 3, 3)
+    change = [
+        ((program(given + d) ** 2).sum() - (program(given - d) ** 2).sum()) / 2e-6 for d in step
+    ]
+    np.testing.assert_allclose(slope.ravel(), change, rtol=1e-6, atol=1e-6)
+
+
+def test_a_write_into_a_carry_names_the_way_out_of_loops():
+    def body(i, carry):
+        carry[0] = 1.0
+        return carry
+
+    with pytest.raises(stax.MutationError, match=r"argument of body(?s:.*)copy\(\)") as caught:
+        stax.jit(lambda x: stax.lax.fori_loop(0, 3, body, x))(np.zeros(2))
+    assert "write_back" not in str(caught.value)
