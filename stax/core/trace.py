@@ -506,13 +506,16 @@ def no_array_error(tracer: Tracer) -> ConcretizationError:
             hint="stax.scipy has traced versions of many, under the same names; else stop tracing "
             "with stax.pure_callback, and give it a derivative with stax.custom_vjp",
         )
+    table = ""
+    if tracer.aval.dtype.kind in "iu":
+        table = "write table[i] or stax.numpy.take(table, i, axis=0), not np.take; "
     return ConcretizationError(
         f"a traced value of type {tracer.aval} was used where a plain NumPy array is needed: "
         "np.array / np.asarray of it, a write of it into an array made by plain NumPy, or "
         "a NumPy function without a traced version",
         operands=(str(tracer.aval),),
         where=user_source() or None,
-        hint="convert dtypes with x.astype(np.float32), not np.float32(x); make the array that is "
+        hint=f"{table}convert dtypes with x.astype(np.float32), not np.float32(x); make the array that is "
         "written to with stax.numpy.zeros or np.zeros(..., like=x) so that it is traced too; "
         "build arrays from traced values with np.stack or stax.numpy.array; stop tracing with "
         "stax.pure_callback",

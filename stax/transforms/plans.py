@@ -99,9 +99,9 @@ class Planner:
         if len(free) <= EXHAUSTIVE:
             _all_subsets(model, self.fixed, free, found)
         else:
-            self._by_integer_program(found, free)
             droppable = [v for v in free if v in usual]
             _improve(model, self.network, droppable, self.fixed, found)
+            self._by_integer_program(found, free)  # last: it adds, and is never worse
         return pareto(found.values())
 
     def _by_integer_program(self, found: dict[Kept, Plan], free: Sequence[Var]) -> None:
