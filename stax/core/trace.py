@@ -516,7 +516,7 @@ def no_array_error(tracer: Tracer) -> ConcretizationError:
         operands=(str(tracer.aval),),
         where=user_source() or None,
         hint=f"{table}convert dtypes with x.astype(np.float32), not np.float32(x); make the array "
-        "that is written to with stax.numpy.zeros or np.zeros(..., like=x) so that it is traced too; "
+        "that is written to with stax.numpy.zeros or np.zeros(..., like=x) so that it is traced; "
         "build arrays from traced values with np.stack or stax.numpy.array; stop tracing with "
         "stax.pure_callback",
     )
