@@ -424,7 +424,7 @@ def _improve(
                 pairs = itertools.combinations((*drop, *keep), 2)
                 changes += [plan.kept ^ set(pair) for pair in pairs]
             # A value in place of all that is computed from it, or what it is computed from.
-            for var in [v for v in plan.kept if v in given][:moves]:
+            for var in [v for v in given if v in plan.kept][:moves]:
                 before = [v for v in inputs[var] if v not in plan.kept]
                 if before:
                     after = {v for u in before for v in outputs.get(u, ())}

@@ -148,3 +148,22 @@ def test_planning_is_fast():
     Planner(graph).plans()
     taken = time.process_time() - start
     assert taken < 3.0 * max(len(graph.eqns) / 1000, 1.0)  # 0.4 s on an idle machine
+
+
+def test_the_same_program_has_the_same_plans():
+    f, (ws, x) = chain(depth=6, rows=32, width=16)
+
+    def product(w):
+        return stax.hvp(lambda v: f(v, x), (w,), (w,))
+
+    def planned():
+        traced = stax.jit(lambda w: product(w)).trace(ws)
+        planner = Planner(simplified(traced.graph, OPTIONS, {}))
+        place = {v.var: k for k, v in enumerate(planner.values)}
+        return [(sorted(place[v] for v in p.kept), p.peak, p.work) for p in planner.plans()]
+
+    first = planned()
+    kept_alive = []  # values of another trace lie at unrelated addresses
+    for count in (1_000, 3_000):
+        kept_alive += [object() for _ in range(count)]
+        assert planned() == first
