@@ -25,7 +25,6 @@ from stax.backends.c.program import CProgram, ProgramSource, arena_of, emit_prog
 from stax.backends.c.routines import has_routine
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
-from stax.config import BACKENDS, PRECISIONS
 from stax.config import options as process_options
 from stax.core.graph import Graph, check_graph
 from stax.core.trace import DEPTH_HOOK
@@ -33,6 +32,7 @@ from stax.errors import CompilerNotFoundError, ConfigurationError, StrictModeErr
 from stax.loops.buffers import Buffer, ExternBuffer
 from stax.loops.lower import FallbackNote, LoweredGraph, lower
 from stax.programs.interpreted import reference_program
+from stax.programs.options import CompileOptions, counters
 from stax.programs.stored import graph_key, load_image, store_image
 from stax.pytree import PyTreeDef, tree_unflatten
 from stax.schedule.fusion import (
@@ -65,66 +65,6 @@ if TYPE_CHECKING:
 STAGES = ("graph", "joint", "loops", "schedule", "source")
 
 
-@dataclass(frozen=True)
-class CompileOptions:
-    """What distinguishes two compilations of one graph.
-
-    `materialise` ("default", "all", "none", "compact"), `merge` (common subexpressions), `prune`
-    (dead code), `fuse` and `recompute` switch single passes, for tests that show that none changes
-    a result.
-    """
-
-    backend: str = "c"
-    memory_budget: int | float | str | None = None
-    strict: bool = False
-    matmul_precision: str = "highest"
-    materialise: str = "default"
-    merge: bool = True
-    prune: bool = True
-    fuse: bool = True
-    recompute: bool = True
-
-    @staticmethod
-    def of(
-        backend: str | None = None,
-        memory_budget: int | float | str | None = None,
-        strict: bool | None = None,
-        matmul_precision: str | None = None,
-        **switches: Any,
-    ) -> CompileOptions:
-        """Options with the process's defaults filled in.
-
-        Raises:
-          ConfigurationError: the backend or the precision is unknown.
-        """
-        process = process_options()
-        chosen = backend or process.backend or "c"
-        if chosen not in BACKENDS:
-            raise ConfigurationError(f"backend={backend!r} is not one of {', '.join(BACKENDS)}")
-        precision = matmul_precision or process.matmul_precision
-        if precision not in PRECISIONS:
-            raise ConfigurationError(
-                f"matmul_precision={precision!r} is not one of {', '.join(PRECISIONS)}"
-            )
-        return CompileOptions(
-            chosen,
-            memory_budget,
-            process.strict if strict is None else strict,
-            precision,
-            **switches,
-        )
-
-
-class Counters:
-    """How often the stages ran in this process, for tests and for the curious."""
-
-    def __init__(self) -> None:
-        self.lowered = 0
-        self.compiled = 0
-        self.compiler_runs = 0
-
-
-counters = Counters()
 DEPTH_HOOK.append(set_trace_depth)
 
 

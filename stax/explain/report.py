@@ -17,9 +17,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from stax.compile import Compiled, CompileOptions, Lowered, memory_curve_of
+from stax.compile import Compiled, Lowered, memory_curve_of
 from stax.explain.pages import page
 from stax.loops.buffers import ComputedBuffer, ExternBuffer
+from stax.programs.options import CompileOptions
 from stax.schedule.fusion import CallStep
 from stax.schedule.in_place import accesses
 from stax.transforms.arguments import check_callable

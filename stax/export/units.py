@@ -24,7 +24,7 @@ from stax.backends.c.image import Image
 from stax.backends.c.program import CProgram
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
-from stax.compile import CompileOptions, lowered_graph
+from stax.compile import lowered_graph
 from stax.core.aval import Aval
 from stax.core.graph import Graph
 from stax.core.primitive import COMPOSED, NONLINEAR, Linear, Primitive, Recompute, Zero
@@ -37,6 +37,7 @@ from stax.errors import CompilerNotFoundError, ExportError, GraphError, NonDiffe
 from stax.lax.control_flow import scan
 from stax.primitives.views import move_axis
 from stax.programs.interpreted import reference_program
+from stax.programs.options import CompileOptions
 from stax.programs.records import Arrays, large_constants, unsaved_steps
 from stax.transforms.calls import is_zero
 from stax.transforms.jit_call import saving_graphs

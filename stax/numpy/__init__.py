@@ -28,6 +28,7 @@ from stax.numpy.selection import *  # noqa: F403 - its __all__ is the list of na
 from stax.numpy.sets import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.signals import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.sized import *  # noqa: F403 - its __all__ is the list of names, after the others
+from stax.numpy.sorting import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.statistics import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.ufuncs import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.untraced import *  # noqa: F403 - its __all__ is the list of names

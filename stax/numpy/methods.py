@@ -23,6 +23,7 @@ from stax.numpy import (
     rearranging,
     reductions,
     selection,
+    sorting,
     statistics,
 )
 from stax.numpy.flat_view import FlatView
@@ -41,10 +42,8 @@ _FUNCTIONS = {
     "all": reductions.all_,
     "any": reductions.any_,
     **{name: getattr(statistics, name) for name in "mean var std".split()},
-    **{
-        name: getattr(selection, name)
-        for name in "argpartition argsort choose clip nonzero put searchsorted take".split()
-    },
+    **{name: getattr(selection, name) for name in "choose clip nonzero put take".split()},
+    **{name: getattr(sorting, name) for name in "argpartition argsort searchsorted".split()},
     "repeat": rearranging.repeat,
     **{name: getattr(manipulation, name) for name in "diagonal ravel squeeze swapaxes".split()},
     "dot": products.dot,
@@ -99,12 +98,12 @@ def fill(self: Tracer, value: Any) -> None:
 
 def sort(self: Tracer, axis: int = -1, kind: Any = None, order: Any = None, **kwargs: Any) -> None:
     """Sort in place."""
-    assign(self, selection.sort(self, axis))
+    assign(self, sorting.sort(self, axis))
 
 
 def partition(self: Tracer, kth: Any, axis: int = -1, kind: Any = None, order: Any = None) -> None:
     """Partition in place."""
-    assign(self, selection.partition(self, kth, axis, kind, order))
+    assign(self, sorting.partition(self, kth, axis, kind, order))
 
 
 def compress(self: Tracer, condition: Any, axis: Any = None, out: Any = None) -> Array:

@@ -1,6 +1,6 @@
-"""Choosing elements: where, select, clip, take, sort, searchsorted, interp, insert, delete, ...
+"""Choosing elements: where, select, clip, take, insert, delete, put, bincount, ...
 
-Input: NumPy's arguments.  Output: selects, gathers and sorts.  Functions whose result shape
+Input: NumPy's arguments.  Output: selects, gathers and scatters.  Functions whose result shape
 depends on values (nonzero, unique, ...) work where the values are known while tracing.
 """
 
@@ -17,7 +17,7 @@ from stax.core.functionalize import assign
 from stax.core.source import user_source
 from stax.core.trace import Tracer, as_traced
 from stax.dtypes import is_inexact
-from stax.errors import ConcretizationError, DtypeError, MutationError, ShapeError
+from stax.errors import ConcretizationError, MutationError, ShapeError
 from stax.numpy.indexing import fitted, getitem, written
 from stax.numpy.promotion import array_like, as_dtype, coerce
 from stax.numpy.rearranging import along
@@ -35,15 +35,10 @@ from stax.numpy.registration import (
 from stax.primitives import elementwise as el
 from stax.primitives import shapes as sh
 from stax.primitives import views as vw
-from stax.primitives.dynamic_slices import searchsorted as search_row
 from stax.primitives.indexing import gather
-from stax.primitives.shapes import iota, scalar_zero, slice_axis
-from stax.primitives.sorting import sort as sort_rows
-from stax.primitives.sorting import taken_along
+from stax.primitives.shapes import iota, scalar_zero
 
 __all__ = [
-    "argpartition",
-    "argsort",
     "argwhere",
     "bincount",
     "choose",
@@ -51,23 +46,17 @@ __all__ = [
     "compress",
     "copyto",
     "delete",
-    "digitize",
     "extract",
     "fill_diagonal",
     "flatnonzero",
     "insert",
-    "interp",
-    "lexsort",
     "nonzero",
-    "partition",
     "piecewise",
     "place",
     "put",
     "put_along_axis",
     "putmask",
-    "searchsorted",
     "select",
-    "sort",
     "take",
     "take_along_axis",
     "where",
@@ -380,160 +369,6 @@ def delete(arr: Array, obj: Any, axis: Any = None) -> Array:
     k = axis_index(axis, len(x.shape), "delete")
     at = obj if isinstance(obj, slice) else known_places(obj, "delete")
     return along(x, np.delete(np.arange(x.shape[k]), at), k)
-
-
-# ------------------------------------------------------------------------------------- sorting
-
-
-def _plain_sort(a: Any, axis: Any = -1, *args: Any, descending: bool = False, **kw: Any) -> Any:
-    out = np.sort(a, axis, *args, **kw)
-    return np.flip(out, -1 if axis is None else axis) if descending else out
-
-
-def _plain_argsort(a: Any, axis: Any = -1, *args: Any, descending: bool = False, **kw: Any) -> Any:
-    if not descending:
-        return np.argsort(a, axis, *args, **kw)
-    if axis is None:
-        a, axis = np.ravel(a), -1
-    order = np.argsort(np.flip(a, axis), axis, kind="stable")
-    return np.shape(a)[axis] - 1 - np.flip(order, axis)
-
-
-@implements(_plain_sort, np.sort)
-def sort(
-    a: Array,
-    axis: Any = -1,
-    kind: Any = None,
-    order: Any = None,
-    *,
-    stable: Any = None,
-    descending: bool = False,
-) -> Array:
-    """`a` sorted along `axis`, NaN last; as `numpy.sort`."""
-    x = operand(a, "sort")
-    if axis is None:
-        x, axis = vw.reshape(x, (aval_of(x).size,)), 0
-    k = axis_index(axis, len(x.shape), "sort")
-    (out,) = sort_rows((x,), k)
-    return vw.rev(out, [k]) if descending else out
-
-
-@implements(_plain_argsort, np.argsort)
-def argsort(
-    a: Array,
-    axis: Any = -1,
-    kind: Any = None,
-    order: Any = None,
-    *,
-    stable: Any = None,
-    descending: bool = False,
-) -> Array:
-    """The permutation that sorts `a` along `axis`, stably; as `numpy.argsort`."""
-    x, k = lines(operand(a, "argsort"), axis, "argsort")
-    if not descending:
-        return sort_rows((x, iota(x.shape, k)), k)[1]
-    # Reversing twice keeps equal elements in their order.
-    backwards = sort_rows((vw.rev(x, [k]), vw.rev(iota(x.shape, k), [k])), k)[1]
-    return vw.rev(backwards, [k])
-
-
-@implements(np.lexsort)
-def lexsort(keys: Any, axis: int = -1) -> Array:
-    """The permutation that sorts by several keys, the last first; as `numpy.lexsort`."""
-    rows = [operand(r, "lexsort") for r in keys]
-    if rows and not rows[0].shape and axis in (0, -1):
-        return np.int64(0)
-    k = axis_index(axis, len(rows[0].shape), "lexsort")
-    return sort_rows((*rows[::-1], iota(rows[0].shape, k)), k, len(rows))[-1]
-
-
-@implements(np.partition)
-def partition(a: Array, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Array:
-    """`a` sorted, which is one of its partitions; as `numpy.partition`."""
-    _check_kth(kth, a, axis, "partition")
-    return sort(a, axis)
-
-
-def _check_kth(kth: Any, a: Array, axis: Any, op: str) -> None:
-    x, k = lines(operand(a, op), axis, op)
-    n = aval_of(x).shape[k]
-    for place in () if isinstance(kth, Tracer) else np.atleast_1d(kth):
-        if not -n <= place < n:
-            raise ShapeError(f"kth(={place}) out of bounds ({n})", op=op)
-
-
-@implements(np.argpartition)
-def argpartition(a: Array, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Array:
-    """The permutation of `partition`; as `numpy.argpartition`."""
-    _check_kth(kth, a, axis, "argpartition")
-    return argsort(a, axis)
-
-
-@implements(np.searchsorted)
-def searchsorted(a: Array, v: Array, side: str = "left", sorter: Any = None) -> Array:
-    """Where `v` would be inserted into the sorted vector `a`; as `numpy.searchsorted`."""
-    if side not in ("left", "right"):
-        raise ShapeError(f"side must be 'left' or 'right', not {side!r}", op="searchsorted")
-    keys, values = coerce(operand(a, "searchsorted"), operand(v, "searchsorted"))
-    if sorter is not None:
-        keys = getitem(keys, sorter) if isinstance(keys, Tracer) else keys[sorter]
-    return search_row(keys, values, side)
-
-
-@implements(np.digitize)
-def digitize(x: Array, bins: Array, right: bool = False) -> Array:
-    """The bin of each element; the bins are monotonic; as `numpy.digitize`."""
-    edges = operand(bins, "digitize")
-    if aval_of(operand(x, "digitize")).dtype.kind == "c":
-        raise DtypeError("x may not be complex", op="digitize")
-    side = "left" if right else "right"
-    n = edges.shape[0]
-    if n < 2:
-        return searchsorted(edges, x, side)
-    falling = el.lt(slice_axis(edges, 0, n - 1, n), slice_axis(edges, 0, 0, 1))
-    down = el.sub(np.int64(n), searchsorted(vw.rev(edges, [0]), x, side))
-    return el.select(vw.reshape(falling, ()), down, searchsorted(edges, x, side))
-
-
-@implements(np.interp)
-def interp(
-    x: Array, xp: Array, fp: Array, left: Any = None, right: Any = None, period: Any = None
-) -> Array:
-    """Piecewise linear interpolation through points of increasing `xp`; as `numpy.interp`."""
-    v, px, pf = (operand(t, "interp") for t in (x, xp, fp))
-    if len(px.shape) != 1 or px.shape != pf.shape or px.shape[0] == 0:
-        raise ShapeError("fp and xp are not vectors of the same length", op="interp")
-    v, px = coerce(v, px, np.float64(0))[:2]
-    pf = coerce(pf, np.float64(0))[0]
-    if period is not None:
-        span = abs(period)
-        v, px = np.mod(v, span), np.mod(px, span)
-        order = argsort(px)
-        px, pf = taken_along(px, order, 0), taken_along(pf, order, 0)
-        n = px.shape[0]
-        px = sh.concatenate(
-            [slice_axis(px, 0, n - 1, n) - span, px, slice_axis(px, 0, 0, 1) + span], 0
-        )
-        pf = sh.concatenate([slice_axis(pf, 0, n - 1, n), pf, slice_axis(pf, 0, 0, 1)], 0)
-        left = right = None
-    n = px.shape[0]
-    if n == 1:
-        out = broadcast_to_shape(getitem(pf, 0), v.shape)
-    else:
-        above = el.clamp(np.int64(1), search_row(px, v, "right"), np.int64(n - 1))
-        below = el.sub(above, np.int64(1))
-        x0, x1 = (gather(px, [i], [0], "promise") for i in (below, above))
-        y0, y1 = (gather(pf, [i], [0], "promise") for i in (below, above))
-        width = el.sub(x1, x0)
-        flat = el.eq(width, scalar_zero(width.dtype))
-        ratio = el.div(el.sub(v, x0), el.select(flat, np.float64(1), width))
-        inside = el.add(el.mul(converted(ratio, pf.dtype), el.sub(y1, y0)), y0)
-        out = el.select(flat, y0, inside)
-    first, last = getitem(px, 0), getitem(px, n - 1)
-    low = getitem(pf, 0) if left is None else as_dtype(operand(left, "interp"), pf.dtype)
-    high = getitem(pf, n - 1) if right is None else as_dtype(operand(right, "interp"), pf.dtype)
-    out = el.select(el.lt(v, first), low, out)
-    return el.select(el.gt(v, last), high, out)
 
 
 @implements(np.bincount)

@@ -22,7 +22,8 @@ from stax.numpy.precision import with_precision
 from stax.numpy.promotion import as_dtype, coerce
 from stax.numpy.reductions import diff
 from stax.numpy.registration import axes_tuple, axis_index, converted, implements, operand, strong
-from stax.numpy.selection import known, searchsorted
+from stax.numpy.selection import known
+from stax.numpy.sorting import searchsorted
 from stax.primitives import elementwise as el
 from stax.primitives import special_bessel
 from stax.primitives.convolution import ConvDimensionNumbers, conv

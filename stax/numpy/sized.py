@@ -24,6 +24,7 @@ from stax.numpy.promotion import as_dtype, coerce, strong
 from stax.numpy.reductions import cumsum
 from stax.numpy.registration import axis_index, operand
 from stax.numpy.sets import UniqueAllResult, UniqueCountsResult, UniqueInverseResult, isin
+from stax.numpy.sorting import searchsorted
 from stax.numpy.ufunc_rules import truth
 from stax.primitives import elementwise as el
 from stax.primitives.casts import convert
@@ -311,7 +312,7 @@ def repeat(
     n = aval_of(x).shape[k]
     counts = el.add(operand(repeats, "repeat"), np.zeros(n, aval_of(operand(repeats, "")).dtype))
     ends = cumsum(counts, 0)
-    index = selection.searchsorted(ends, arange(operator.index(total_repeat_length)), "right")
+    index = searchsorted(ends, arange(operator.index(total_repeat_length)), "right")
     return selection.take(x, index, k, mode="clip")
 
 

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from stax.compile import (
-    CompileOptions,
     Lowered,
     Traced,
     executable,
@@ -35,6 +34,7 @@ from stax.core.statics import static_key
 from stax.core.trace import STATE, Tracer, bind, is_tracing
 from stax.dtypes import is_supported
 from stax.errors import DtypeError, MutationError, StaticArgumentError
+from stax.programs.options import CompileOptions
 from stax.pytree import (
     PyTreeDef,
     keystr,

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from stax.compile import CompileOptions, executable
+from stax.compile import executable
 from stax.core.graph import BACKWARD, Atom, Eqn, Graph, Var
 from stax.core.primitive import COMPOSED, Linear, Primitive, Recompute, Zero
 from stax.core.trace import bind, use_trace
+from stax.programs.options import CompileOptions
 from stax.transforms.budget import within_budget
 from stax.transforms.calls import eval_call, graph_avals, graph_cost, is_zero
 from stax.transforms.jvp import jvp_graph

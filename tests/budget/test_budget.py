@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import stax
-from stax.compile import CompileOptions, lowered_graph, memory_curve_of, plan_search, simplified
+from stax.compile import lowered_graph, memory_curve_of, plan_search, simplified
 from stax.errors import ConfigurationError, MemoryBudgetError
+from stax.programs.options import CompileOptions
 from stax.transforms.partition import equation_cost
 from tests.budget.models import MODELS, chain, transformer
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import stax
-from stax.compile import CompileOptions, simplified
+from stax.compile import simplified
+from stax.programs.options import CompileOptions
 from stax.transforms.partition import equation_cost
 from tests.budget.models import chain
 from tests.programs import Program, random_program

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import stax
-from stax.compile import CompileOptions, plan_search, simplified
+from stax.compile import plan_search, simplified
 from stax.core.primitive import Recompute
+from stax.programs.options import CompileOptions
 from stax.transforms import plans
 from stax.transforms.plans import Planner
 from tests.budget.models import MODELS, chain, transformer

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from stax.compile import CompileOptions, Lowered, lowered_graph, program_of
+from stax.compile import Lowered, lowered_graph, program_of
 from stax.core.graph import Graph
 from stax.loops.buffers import Buffer, ComputedBuffer, ConstBuffer, ExternBuffer, ExternInput
 from stax.loops.evaluate import evaluate
 from stax.loops.lower import LoweredGraph
+from stax.programs.options import CompileOptions
 
 # Each entry switches one pass; none of them may change a bit of a program without sums of floats.
 SWITCHES: dict[str, dict[str, Any]] = {

@@ -15,9 +15,9 @@ import pytest
 import stax
 import stax.numpy as snp
 from stax.backends.c.toolchain import find_toolchain
-from stax.compile import CompileOptions, counters
 from stax.lax import conv_general_dilated
 from stax.programs import stored
+from stax.programs.options import CompileOptions, counters
 
 pytestmark = pytest.mark.skipif(find_toolchain() is None, reason="no C compiler on this machine")
 
@@ -26,7 +26,7 @@ import sys
 import numpy as np
 import stax
 import stax.numpy as snp
-from stax.compile import counters
+from stax.programs.options import counters
 
 table = np.arange(12.0).reshape(3, 4)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import stax
-from stax.compile import counters
+from stax.programs.options import counters
 
 
 def test_s5_6_the_backward_part_is_compiled_at_its_first_use():

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import stax
-from stax.compile import CompileOptions, lowered_graph
+from stax.compile import lowered_graph
 from stax.loops.normalize import normalized
+from stax.programs.options import CompileOptions
 
 DEVICE = "cuda:sm_90"
 
