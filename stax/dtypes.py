@@ -19,6 +19,8 @@ DType: TypeAlias = "np.dtype[Any]"
 bfloat16: DType = np.dtype(ml_dtypes.bfloat16)
 float8_e4m3fn: DType = np.dtype(ml_dtypes.float8_e4m3fn)
 float0: DType = np.dtype([("float0", np.void, 0)])
+FLOAT32: DType = np.dtype(np.float32)
+FLOAT64: DType = np.dtype(np.float64)
 
 SHORT_NAMES: dict[DType, str] = {
     np.dtype(np.bool_): "bool",

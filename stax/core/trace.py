@@ -29,7 +29,6 @@ from stax.dtypes import DType, is_inexact
 from stax.errors import (
     LOCATE,
     ConcretizationError,
-    DtypeError,
     MutationError,
     StaxError,
     TracerLeakError,
@@ -394,11 +393,7 @@ def _forward(name: str) -> Callable[..., Any]:
 
 def _forward_property(name: str) -> property:
     def write(self: Tracer, value: Any) -> None:
-        if name == "imag" and self.aval.dtype.kind != "c":
-            raise DtypeError(
-                f"an array of {self.aval.dtype} has no imaginary part to set", op="imag"
-            )
-        METHODS[name](self)[...] = value
+        METHODS.get(f"writable_{name}", METHODS[name])(self)[...] = value
 
     return property(lambda self: METHODS[name](self), write if name in _WRITABLE else None)
 

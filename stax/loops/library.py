@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stax.dtypes import FLOAT32, FLOAT64
 from stax.loops.construct import cast, full, pointwise
 from stax.loops.ops import ops
-from stax.loops.scalar_ops import FLOAT32, is_half
+from stax.loops.scalar_ops import is_half
 from stax.loops.tensors import TensorNode
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ UFUNC = "ufunc:"
 SORTED_DTYPES = (
     "uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
 )
-FLOAT64 = np.dtype(np.float64)
 
 
 def sorted_code(dtype: np.dtype) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from stax.dtypes import FLOAT32
 from stax.errors import DtypeError
 from stax.loops import ranges, symbolic
 from stax.loops.ranges import Interval
@@ -26,7 +27,6 @@ from stax.loops.symbolic import Expr
 
 Spelling = str | dict[str, str]
 BOOL = np.dtype(np.bool_)
-FLOAT32 = np.dtype(np.float32)
 _HALF_NAMES = frozenset({"float16", "bfloat16"})
 
 C_TYPES: dict[str, str] = {

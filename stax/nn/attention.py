@@ -15,7 +15,7 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.core.source import user_source
-from stax.dtypes import DType, is_float, promote
+from stax.dtypes import FLOAT32, DType, is_float, promote
 from stax.errors import DtypeError, ShapeError
 from stax.nn.normalisation import logsumexp, softmax
 from stax.numpy.promotion import array_like, as_dtype, asarray_dtype
@@ -28,7 +28,6 @@ from stax.primitives.transcendental import times
 from stax.primitives.views import broadcast, reshape, transpose
 
 BOOL: DType = np.dtype(np.bool_)
-F32: DType = np.dtype(np.float32)
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
@@ -115,7 +114,7 @@ def dot_product_attention(
     q = transpose(reshape(q, (b, t, heads, groups, h)), (0, 2, 3, 1, 4))
     q = reshape(q, (b, heads, groups * t, h))
     k, v = transpose(k, (0, 2, 3, 1)), transpose(v, (0, 2, 1, 3))
-    wide = promote([dtype, F32])
+    wide = promote([dtype, FLOAT32])
     scores = dot_general(q, k, (((3,), (2,)), ((0, 1), (0, 1))), wide)
     scores = times(scores, 1 / math.sqrt(h) if scale is None else float(scale))
     scores = reshape(scores, (b, heads, groups, t, s))

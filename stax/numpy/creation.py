@@ -76,7 +76,6 @@ __all__ = [
 ]
 
 Array = Any
-FLOAT64 = np.dtype(np.float64)
 INT64 = np.dtype(np.int64)
 
 

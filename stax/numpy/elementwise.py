@@ -14,7 +14,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.functionalize import record_view
 from stax.core.trace import METHODS, Tracer, fresh
-from stax.dtypes import finfo, is_complex
+from stax.dtypes import FLOAT64, finfo, is_complex
 from stax.errors import DtypeError
 from stax.numpy import ufuncs
 from stax.numpy.promotion import as_dtype, coerce
@@ -43,7 +43,6 @@ __all__ = [
 ]
 
 Array = Any
-FLOAT64 = np.dtype(np.float64)
 
 
 def inexact(x: Array) -> Array:
@@ -245,8 +244,15 @@ def nan_to_num(
 # --------------------------------------------------------------------------------------- methods
 
 
+def _writable_imag(x: Tracer) -> Array:
+    if not is_complex(x.dtype):
+        raise DtypeError(f"an array of {x.dtype} has no imaginary part to set", op="imag")
+    return imag(x)
+
+
 METHODS["real"] = real
 METHODS["imag"] = imag
+METHODS["writable_imag"] = _writable_imag
 METHODS["conj"] = METHODS["conjugate"] = lambda x: el.conj(x) if is_complex(x.dtype) else x
 METHODS["round"] = lambda x, decimals=0, out=None: deliver(_rounded(x, int(decimals)), out, "round")
 METHODS["__round__"] = lambda x, ndigits=None: _rounded(x, int(ndigits or 0))

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from stax.core.aval import aval_of
 from stax.core.source import user_source
-from stax.dtypes import is_complex, is_inexact, to_inexact
+from stax.dtypes import FLOAT64, is_complex, is_inexact, to_inexact
 from stax.errors import DtypeError
 from stax.numpy.promotion import array_like, as_dtype, common_dtype
-
-FLOAT64 = np.dtype(np.float64)
 
 
 def inexact(op: str, *values: Any) -> list[Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.core.trace import Tracer
-from stax.dtypes import is_inexact
+from stax.dtypes import FLOAT64, is_inexact
 from stax.errors import ConcretizationError, DtypeError, ShapeError
 from stax.numpy.indexing import written
 from stax.numpy.manipulation import concatenate, unstack
@@ -46,7 +46,6 @@ __all__ = [
 ]
 
 Array = Any
-FLOAT64 = np.dtype(np.float64)
 
 
 def _convolved(a: Any, v: Any, mode: str, op: str) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.core.source import user_source
-from stax.dtypes import DType, accumulator, is_inexact, real_part_dtype
+from stax.dtypes import FLOAT64, DType, accumulator, is_inexact, real_part_dtype
 from stax.errors import DtypeError, ShapeError
 from stax.numpy.products import conjugated, matmul
 from stax.numpy.promotion import as_dtype, asarray_dtype, coerce
@@ -57,7 +57,6 @@ __all__ = [
 ]
 
 Array = Any
-FLOAT64 = np.dtype(np.float64)
 
 
 def _given(where: Any) -> bool:

@@ -26,7 +26,7 @@ from stax.core.primitive import (
     Zero,
 )
 from stax.core.trace import bind1
-from stax.dtypes import DType, is_half
+from stax.dtypes import FLOAT32, DType, is_half
 from stax.errors import ShapeError
 from stax.primitives.elementwise import mul
 from stax.primitives.families import elementwise_cost
@@ -37,7 +37,6 @@ from stax.primitives.special_gamma import gamma_slope
 from stax.primitives.transcendental import log
 from stax.primitives.views import batched_front
 
-F32: DType = np.dtype(np.float32)
 F64: DType = np.dtype(np.float64)
 
 # --------------------------------------------------------------------- keys and floats in NumPy
@@ -57,7 +56,7 @@ def _unit(keys: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     k0, k1 = (keys[..., w].reshape(lead + (1,) * len(shape)) for w in (0, 1))
     counter = np.arange(int(np.prod(shape)), dtype=U32).reshape(shape)
     x0, x1 = hashed_words(k0, k1, U32.type(0), counter)
-    if dtype == F32:
+    if dtype == FLOAT32:
         bits = np.right_shift(x0 ^ x1, np.uint32(9)) | np.uint32(0x3F800000)
     else:
         words = np.left_shift(x0.astype(U64), np.uint64(32)) | x1
@@ -115,7 +114,7 @@ def _gamma_draws(keys: Any, a: Any, log_space: bool) -> Any:
 def _gamma_impl(keys: Any, a: Any, *, log_space: bool) -> Any:
     keys, a = np.asarray(keys), np.asarray(a)
     dtype = a.dtype
-    wide = a.astype(F32 if is_half(dtype) else dtype)
+    wide = a.astype(FLOAT32 if is_half(dtype) else dtype)
     lead = keys.ndim - 1
     inner = int(np.prod(a.shape[lead:]))
     flat = keys.reshape(-1, 1, 2)
@@ -148,29 +147,29 @@ def _poisson_by_products(keys: Any, lam: Any) -> Any:
     """Count uniform factors until their product falls below exp(-lam)."""
     keys, shape = _spread_key(keys, lam)
     count = np.zeros(lam.shape, np.int64)
-    total = np.zeros(lam.shape, F32)
+    total = np.zeros(lam.shape, FLOAT32)
     while (total > -lam).any():
         keys, child = _children(keys, 2)
         count += total > -lam
-        total = total + np.log(_unit(child, shape, F32))
+        total = total + np.log(_unit(child, shape, FLOAT32))
     return count - 1
 
 
 def _poisson_by_ratio(keys: Any, lam: Any) -> Any:
     """Hoermann's transformed rejection."""
-    f = F32.type
+    f = FLOAT32.type
     keys, shape = _spread_key(keys, lam)
     log_lam = np.log(lam)
     b = f(0.931) + f(2.53) * np.sqrt(lam)
     a = f(-0.059) + f(0.02483) * b
     inv_alpha = f(1.1239) + f(1.1328) / (b - f(3.4))
     v_r = f(0.9277) - f(3.6224) / (b - f(2))
-    out = np.full(lam.shape, -1, F32)
+    out = np.full(lam.shape, -1, FLOAT32)
     done = np.zeros(lam.shape, bool)
     while not done.all():
         keys, first, second = _children(keys, 3)
-        u = _unit(first, shape, F32) - f(0.5)
-        v = _unit(second, shape, F32)
+        u = _unit(first, shape, FLOAT32) - f(0.5)
+        v = _unit(second, shape, FLOAT32)
         us = f(0.5) - np.abs(u)
         k = np.floor((f(2) * a / us + b) * u + lam + f(0.43))
         s = np.log(v * inv_alpha / (a / (us * us) + b))
@@ -184,14 +183,14 @@ def _poisson_by_ratio(keys: Any, lam: Any) -> Any:
 
 
 def _poisson_impl(keys: Any, lam: Any, *, dtype: DType) -> Any:
-    lam = np.asarray(lam, F32)
+    lam = np.asarray(lam, FLOAT32)
     small = np.isnan(lam) | (lam < 10)
     with np.errstate(all="ignore"):
-        few = _poisson_by_products(keys, np.where(small, lam, F32.type(0))).astype(dtype)
+        few = _poisson_by_products(keys, np.where(small, lam, FLOAT32.type(0))).astype(dtype)
         if small.all():
             out = few
         else:
-            many = _poisson_by_ratio(keys, np.where(small, F32.type(1e5), lam))
+            many = _poisson_by_ratio(keys, np.where(small, FLOAT32.type(1e5), lam))
             out = np.where(small, few, many.astype(dtype))
         return np.where(lam == 0, dtype.type(0), out)[()]
 
@@ -266,7 +265,7 @@ def _binomial_by_ratio(keys: Any, count: Any, p: Any) -> Any:
 def _binomial_impl(keys: Any, count: Any, p: Any, *, dtype: DType) -> Any:
     count, p = np.asarray(count), np.asarray(p)
     if is_half(p.dtype):
-        count, p = count.astype(F32), p.astype(F32)
+        count, p = count.astype(FLOAT32), p.astype(FLOAT32)
     with np.errstate(all="ignore"):
         low = p < 0.5
         q = np.where(low, p, 1 - p)

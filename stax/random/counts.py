@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import aval_of
-from stax.dtypes import is_inexact
+from stax.dtypes import FLOAT32, is_inexact
 from stax.errors import ShapeError
 from stax.primitives import elementwise as el
 from stax.primitives.casts import convert
@@ -23,8 +23,6 @@ from stax.primitives.views import broadcast, reshape
 from stax.random.keys import as_shape, check_key, split
 from stax.random.uniforms import as_array, as_float, draw_dtype, draw_shape, nth_key, unit
 
-F32 = np.dtype(np.float32)
-
 
 def _inexact(value: Any) -> Any:
     value = as_array(value)
@@ -35,7 +33,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Poisson numbers of mean `lam`; int64 by default.  The trials are made in float32."""
     dtype = draw_dtype("poisson", dtype, np.int64, "iu")
     shape = draw_shape("poisson", shape, lam)
-    mean = broadcast(as_float(lam, F32), shape)
+    mean = broadcast(as_float(lam, FLOAT32), shape)
     return random_poisson(check_key(key, "poisson"), mean, dtype)
 
 
