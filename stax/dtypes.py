@@ -159,11 +159,30 @@ def finfo(dtype: Any) -> Any:
 
 
 class extended(np.generic):
-    """The kind of dtypes that are no numbers; no array here has one."""
+    """The kind of dtypes that are no numbers: that of keys."""
 
 
 class prng_key(extended):
-    """The kind of JAX's key dtypes; keys here are arrays of uint32, which are not of it."""
+    """The kind of the dtype of keys that `random.key` makes."""
+
+
+class KeyDtype:
+    """The dtype of arrays of keys; there is one, `key<fry>`."""
+
+    __slots__ = ()
+    name = "key<fry>"
+    type = prng_key
+    itemsize = 8
+    kind = "V"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> str:
+        return "KEY_DTYPE"
+
+
+KEY_DTYPE = KeyDtype()
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> DType:
@@ -173,6 +192,17 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> DType:
 
 
 def issubdtype(a: Any, b: Any) -> bool:
-    """Whether dtype `a` is of the kind `b`; bfloat16 and float8 are floating."""
-    kind = np.float16 if is_float(np.dtype(a)) and np.dtype(a).kind == "V" else a
-    return np.issubdtype(kind, b) or (isinstance(b, type) and np.dtype(a).type is b)
+    """Whether dtype `a` is of the kind `b`; bfloat16 and float8 are floating.
+
+    >>> issubdtype(bfloat16, np.floating)
+    True
+    """
+    if isinstance(a, KeyDtype):
+        return isinstance(b, type) and issubclass(prng_key, b)
+    if isinstance(b, KeyDtype):
+        return False
+    if isinstance(a, type) and issubclass(a, np.generic) and a.__module__ == "numpy":
+        return np.issubdtype(a, b)
+    found = np.dtype(a)
+    kind = np.float16 if is_float(found) and found.kind == "V" else a
+    return np.issubdtype(kind, b) or (isinstance(b, type) and found.type is b)

@@ -9,6 +9,8 @@ walk over it recurses: nesting depth is bounded by memory alone. Dicts flatten b
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -16,6 +18,7 @@ from typing import Any, TypeVar
 from stax.errors import PytreeError
 from stax.pytree_registry import (
     NODES,
+    SEALED,
     UNKNOWN,
     Children,
     DictKey,
@@ -34,6 +37,7 @@ from stax.pytree_registry import (
     register_pytree_with_keys,
     register_pytree_with_keys_class,
     register_static,
+    seal,
     sorted_keys,
     static,
 )
@@ -48,6 +52,7 @@ __all__ = [
     "SequenceKey",
     "all_leaves",
     "broadcast_prefix",
+    "for_users",
     "flatten_one_level",
     "flatten_one_level_with_keys",
     "is_tree_node",
@@ -59,6 +64,7 @@ __all__ = [
     "register_pytree_with_keys",
     "register_pytree_with_keys_class",
     "register_static",
+    "seal",
     "static",
     "tree_all",
     "tree_broadcast",
@@ -79,6 +85,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 IsLeaf = Callable[[Any], bool] | None
 Entry = tuple[type, int, Any] | None
 
@@ -507,6 +514,28 @@ def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     """Return whether the structure is that of a single leaf."""
     return treedef.spec == (None,)
+
+
+def for_users(function: F) -> F:
+    """`function` with the leaves that users see: keys are not opened, as transformations do."""
+    parameters = list(inspect.signature(function).parameters.values())
+    by_name = any(p.name == "is_leaf" and p.kind is p.KEYWORD_ONLY for p in parameters)
+    place = sys.maxsize if by_name else [p.name for p in parameters].index("is_leaf")
+
+    @functools.wraps(function)
+    def public(*args: Any, **kwargs: Any) -> Any:
+        if not SEALED:
+            return function(*args, **kwargs)
+        given = args[place] if len(args) > place else kwargs.pop("is_leaf", None)
+
+        def is_leaf(*where: Any) -> bool:
+            return type(where[-1]) in SEALED or (given is not None and bool(given(*where)))
+
+        if len(args) > place:
+            return function(*args[:place], is_leaf, *args[place + 1 :], **kwargs)
+        return function(*args, is_leaf=is_leaf, **kwargs)
+
+    return public  # type: ignore[return-value]  # same signature
 
 
 class Partial(functools.partial[T]):

@@ -35,7 +35,9 @@ __all__ = [
     "register_pytree_node_class",
     "register_pytree_with_keys",
     "register_pytree_with_keys_class",
+    "SEALED",
     "register_static",
+    "seal",
     "sorted_keys",
     "static",
 ]
@@ -294,6 +296,14 @@ def _register(cls: type, node: Node | None) -> None:
         raise RegistrationError(f"{cls.__qualname__} is already registered as a pytree")
     _EXPLICIT.add(cls)
     NODES[cls] = node
+
+
+SEALED: set[type] = set()
+
+
+def seal(cls: type) -> None:
+    """Make a class of nodes a leaf to the tree functions that users call, and to those alone."""
+    SEALED.add(cls)
 
 
 def register_as_tuple(cls: type) -> None:

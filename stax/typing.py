@@ -10,6 +10,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from stax.core.keys import KeyArray
 from stax.core.trace import Tracer
 
 __all__ = ["Array", "ArrayLike", "DTypeLike"]
@@ -17,14 +18,14 @@ __all__ = ["Array", "ArrayLike", "DTypeLike"]
 
 class _ArrayMeta(type):
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, np.ndarray | np.generic | Tracer)
+        return isinstance(instance, np.ndarray | np.generic | Tracer | KeyArray)
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, np.ndarray | np.generic | Tracer)
+        return issubclass(subclass, np.ndarray | np.generic | Tracer | KeyArray)
 
 
 class Array(metaclass=_ArrayMeta):
-    """What `isinstance(x, Array)` holds for: NumPy arrays, NumPy scalars and traced values."""
+    """What `isinstance(x, Array)` holds for: NumPy arrays and scalars, keys, traced values."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Arrays are made by `stax.numpy.array` and its kin."""

@@ -9,6 +9,7 @@ from stax.lax.control_flow import *  # noqa: F403 - its __all__ is the list of n
 from stax.lax.convolution import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.elementwise import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.fft import *  # noqa: F403 - its __all__ is the list of names
+from stax.lax.generators import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.implicit import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.platforms import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.reductions import *  # noqa: F403 - its __all__ is the list of names

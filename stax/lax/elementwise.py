@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import aval_of
+from stax.core.keys import takes_keys
 from stax.core.trace import Tracer
 from stax.dtypes import is_integer
 from stax.errors import DtypeError, ShapeError
@@ -293,12 +294,14 @@ def complex(x: Any, y: Any) -> Any:
     return el.complex_(a, b)
 
 
+@takes_keys
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     """`on_true` where the Boolean `pred` holds, else `on_false`."""
     a, b = coerce(array_like(on_true, "select"), array_like(on_false, "select"))
     return el.select(array_like(pred, "select"), a, b)
 
 
+@takes_keys
 def select_n(which: Any, *cases: Any) -> Any:
     """`cases[which]` elementwise; `which` is Boolean (two cases) or an integer."""
     which = array_like(which, "select_n")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import aval_of
+from stax.core.keys import takes_keys
 from stax.core.source import user_source
 from stax.core.trace import as_traced
 from stax.errors import ShapeError
@@ -53,6 +54,7 @@ __all__ = [
 Array = Any
 
 
+@takes_keys
 def reshape(operand: Array, new_sizes: Any, dimensions: Any = None, **_: Any) -> Array:
     """`operand` with another shape; `dimensions` permutes its axes first."""
     x = as_operand(operand, "reshape")
@@ -63,12 +65,14 @@ def reshape(operand: Array, new_sizes: Any, dimensions: Any = None, **_: Any) ->
     )
 
 
+@takes_keys
 def broadcast(operand: Array, sizes: Sequence[int], **_: Any) -> Array:
     """`operand` repeated along new leading axes."""
     x = as_operand(operand, "broadcast")
     return vw.broadcast(x, (*sizes, *x.shape))
 
 
+@takes_keys
 def broadcast_in_dim(
     operand: Array, shape: Any, broadcast_dimensions: Sequence[int], **_: Any
 ) -> Array:
@@ -90,16 +94,19 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     return np.broadcast_shapes(*shapes)
 
 
+@takes_keys
 def expand_dims(array: Array, dimensions: Any) -> Array:
     """`array` with new axes of extent one."""
     return manipulation.expand_dims(array, dimensions)
 
 
+@takes_keys
 def squeeze(array: Array, dimensions: Any) -> Array:
     """`array` without the named axes of extent one."""
     return manipulation.squeeze(array, dimensions)
 
 
+@takes_keys
 def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """`operand` with neighbouring axes merged into one."""
     x = as_operand(operand, "collapse")
@@ -110,17 +117,20 @@ def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = 
     return manipulation.reshaped(x, (*x.shape[:first], merged, *x.shape[last:]))
 
 
+@takes_keys
 def transpose(operand: Array, permutation: Sequence[int]) -> Array:
     """`operand` with its axes permuted."""
     return manipulation.transpose(operand, tuple(permutation))
 
 
+@takes_keys
 def rev(operand: Array, dimensions: Sequence[int]) -> Array:
     """`operand` with the order along axes reversed."""
     x = as_operand(operand, "rev")
     return vw.rev(x, axes_tuple(tuple(dimensions), len(x.shape), "rev"))
 
 
+@takes_keys
 def slice(
     operand: Array,
     start_indices: Sequence[int],
@@ -141,6 +151,7 @@ def slice(
     return sh.strided_slice(x, start_indices, limit_indices, steps)
 
 
+@takes_keys
 def slice_in_dim(
     operand: Array, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0
 ) -> Array:
@@ -154,6 +165,7 @@ def slice_in_dim(
     return sh.slice_axis(x, k, start, limit, stride)
 
 
+@takes_keys
 def index_in_dim(operand: Array, index: int, axis: int = 0, keepdims: bool = True) -> Array:
     """The slice of `operand` at one static index of an axis."""
     x = as_operand(operand, "index_in_dim")
@@ -163,21 +175,25 @@ def index_in_dim(operand: Array, index: int, axis: int = 0, keepdims: bool = Tru
     return y if keepdims else vw.reshape(y, (*x.shape[:k], *x.shape[k + 1 :]))
 
 
+@takes_keys
 def concatenate(operands: Sequence[Array], dimension: int) -> Array:
     """The arrays one after the other along an axis."""
     return manipulation.concatenate(list(operands), dimension)
 
 
+@takes_keys
 def stack(operands: Sequence[Array], axis: int = 0) -> Array:
     """The arrays along a new axis."""
     return manipulation.stack(list(operands), axis)
 
 
+@takes_keys
 def unstack(x: Array, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis."""
     return tuple(manipulation.unstack(x, axis=axis))
 
 
+@takes_keys
 def split(operand: Array, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     """The parts of `operand` of given extents along an axis."""
     x = as_operand(operand, "split")
@@ -193,6 +209,7 @@ def split(operand: Array, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     return [sh.slice_axis(x, k, a, a + n) for a, n in zip(ends, sizes, strict=False)]
 
 
+@takes_keys
 def tile(operand: Array, reps: Sequence[int]) -> Array:
     """`operand` repeated along each axis."""
     return rearranging.tile(operand, tuple(reps))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stax.core.aval import aval_of
+from stax.core.keys import takes_keys
 from stax.core.source import user_source
 from stax.core.trace import Tracer
 from stax.errors import ShapeError
@@ -78,6 +79,7 @@ def _starts(values: Any, shape: Sequence[int]) -> list[Any]:
     return [_start(v, n) for v, n in zip(values, shape, strict=True)]
 
 
+@takes_keys
 def dynamic_slice(
     operand: Array, start_indices: Any, slice_sizes: Sequence[int], **_: Any
 ) -> Array:
@@ -99,6 +101,7 @@ def _check_window(op: str, x: Array, sizes: Sequence[int]) -> None:
         )
 
 
+@takes_keys
 def dynamic_update_slice(operand: Array, update: Array, start_indices: Any, **_: Any) -> Array:
     """A copy of `operand` with the window at traced starts replaced by `update`."""
     x = as_operand(operand, "dynamic_update_slice")
@@ -115,6 +118,7 @@ def _on_axis(x: Array, start: Any, size: int, axis: int, op: str) -> tuple[list[
     return starts, sizes
 
 
+@takes_keys
 def dynamic_slice_in_dim(
     operand: Array, start_index: Any, slice_size: int, axis: int = 0, **_: Any
 ) -> Array:
@@ -124,6 +128,7 @@ def dynamic_slice_in_dim(
     return ds.dynamic_slice(x, starts, sizes)
 
 
+@takes_keys
 def dynamic_index_in_dim(
     operand: Array, index: Any, axis: int = 0, keepdims: bool = True, **_: Any
 ) -> Array:
@@ -136,6 +141,7 @@ def dynamic_index_in_dim(
     return vw.reshape(y, (*x.shape[:k], *x.shape[k + 1 :]))
 
 
+@takes_keys
 def dynamic_update_slice_in_dim(
     operand: Array, update: Array, start_index: Any, axis: int, **_: Any
 ) -> Array:
@@ -147,6 +153,7 @@ def dynamic_update_slice_in_dim(
     return ds.dynamic_update_slice(x, u, starts)
 
 
+@takes_keys
 def dynamic_update_index_in_dim(
     operand: Array, update: Array, index: Any, axis: int, **_: Any
 ) -> Array:
@@ -160,6 +167,7 @@ def dynamic_update_index_in_dim(
     return dynamic_update_slice_in_dim(x, u, index, k)
 
 
+@takes_keys
 def index_take(src: Array, idxs: Any, axes: Sequence[int]) -> Array:
     """The elements at index arrays along `axes`, index axes first."""
     x = as_operand(src, "index_take")

@@ -21,7 +21,7 @@ from stax.primitives.shapes import pad, scalar_zero
 from stax.primitives.transcendental import cos, log, sin, sqrt, times
 from stax.primitives.views import reshape
 from stax.random import continuous, uniforms
-from stax.random.keys import as_shape, split
+from stax.random.keys import as_shape, check_key, split
 
 Initializer = Callable[..., Any]
 
@@ -163,7 +163,7 @@ def _polar(radius: Any, turn: Any) -> Any:
 
 
 def _two_units(key: Any, shape: tuple[int, ...], dtype: DType) -> tuple[Any, Any]:
-    keys, part = split(key), np.dtype(f"f{dtype.itemsize // 2}")
+    keys, part = split(check_key(key, "init")), np.dtype(f"f{dtype.itemsize // 2}")
     first, second = (uniforms.nth_key(keys, k) for k in (0, 1))
     return uniforms.unit(first, shape, part), uniforms.unit(second, shape, part)
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import aval_of
+from stax.core.keys import takes_keys
 from stax.core.source import user_source
 from stax.core.trace import (
     ARRAY_FUNCTIONS,
@@ -195,6 +196,7 @@ def full_like(
 # -------------------------------------------------------------------------- from existing values
 
 
+@takes_keys
 def array(
     object: Any,
     dtype: Any = None,
@@ -220,6 +222,7 @@ def array(
     return fresh(value) if copy and value is object else value
 
 
+@takes_keys
 def asarray(
     a: Any,
     dtype: Any = None,

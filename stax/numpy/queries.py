@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy import can_cast as _can_cast
-from numpy import isdtype, issubdtype, promote_types
+from numpy import isdtype, promote_types
 
 from stax.core.aval import aval_of
 from stax.core.trace import ARRAY_FUNCTIONS, Tracer
-from stax.dtypes import WEAK_EXEMPLARS, DType, promote
+from stax.dtypes import WEAK_EXEMPLARS, DType, issubdtype, promote
 from stax.errors import ShapeError
 from stax.numpy import reductions, ufuncs
 from stax.numpy.elementwise import isclose

@@ -17,6 +17,7 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.core.functionalize import assign
+from stax.core.keys import KeyArray, holds_keys, moved_keys
 from stax.core.source import user_source
 from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, Tracer, fresh, located
 from stax.dtypes import WEAK_DTYPES, DType, bfloat16, float8_e4m3fn
@@ -73,6 +74,8 @@ def implements(*functions: Any, halves: bool = False, shares: bool = False) -> C
     def decorate(traced: F) -> F:
         @functools.wraps(traced)
         def public(*args: Any, **kwargs: Any) -> Any:
+            if KeyArray.in_use and holds_keys((*args, *kwargs.values())):
+                return moved_keys(public, plain.__name__, args, kwargs)
             if (
                 STATE.trace is EVAL
                 and not holds_tracer(args)

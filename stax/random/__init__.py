@@ -1,8 +1,8 @@
 """Random numbers from explicit keys.
 
 Input: a key, made by `key(seed)` and multiplied by `split`.  Output: draws; the same key gives the
-same numbers, jitted or not, batched or not.  Keys are plain uint32 arrays whose last axis holds
-their two words, so `key` and `PRNGKey` give the same thing.
+same numbers, jitted or not, batched or not.  Every function takes the keys of `key`, arrays of a
+dtype of their own, and those of `PRNGKey`, two uint32 words on a last axis.
 """
 
 from stax.random.continuous import (

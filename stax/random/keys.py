@@ -1,8 +1,8 @@
 """Keys: making them, splitting them, folding numbers in.
 
-Input: an integer seed, or a key.  Output: keys.  A key is an array of two uint32 words (`split`
-gives an array of keys, with the words on the last axis); the same key always gives the same
-numbers, and keys split from one key are independent.  Child `i` of a key is the hash of the
+Input: an integer seed, or a key.  Output: keys, of the kind given: `key` makes arrays of their own
+dtype (`KeyArray`), `PRNGKey` pairs of uint32 words on a last axis.  The same key always gives the
+same numbers, and keys split from one key are independent.  Child `i` of a key is the hash of the
 counter `i` under it, so splitting is one elementwise operation.
 """
 
@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import aval_of
+from stax.core.keys import KeyArray, words_of_keys
 from stax.core.trace import Tracer
 from stax.dtypes import is_integer
 from stax.errors import DtypeError, ShapeError
 from stax.primitives.casts import convert
-from stax.primitives.elementwise import bitwise_and, shift_right
+from stax.primitives.elementwise import bitwise_and, bitwise_or, shift_left, shift_right
 from stax.primitives.random import U32, U64, threefry
 from stax.primitives.shapes import concatenate, iota, slice_axis
-from stax.primitives.views import broadcast, reshape
+from stax.primitives.views import reshape
 
 IMPLEMENTATION = "threefry2x32"
 
@@ -35,17 +36,25 @@ def as_shape(shape: Any) -> tuple[int, ...]:
 
 
 def check_key(key: Any, op: str) -> Any:
-    """`key` as the pair of words it must be.
+    """`key`, of either kind, as the pair of words it must be.
 
     Raises:
       DtypeError, ShapeError: it is not one key.
     """
+    if isinstance(key, KeyArray):
+        if key.shape:
+            raise ShapeError(
+                f"one key has shape (), got keys of shape {key.shape}",
+                op=op,
+                hint="map over several keys with stax.vmap",
+            )
+        return _pair(words_of_keys(key))
     if not isinstance(key, Tracer):
         key = np.asarray(key)
     aval = aval_of(key)
     if aval.dtype != U32:
         raise DtypeError(
-            f"a key is an array of two uint32 words, got {aval}",
+            f"a key is what random.key gives, or two uint32 words; got {aval}",
             op=op,
             operands=[str(aval)],
             hint="make one with stax.random.key(seed)",
@@ -67,21 +76,16 @@ def words_of(key: Any) -> tuple[Any, Any]:
     return tuple(reshape(slice_axis(key, 0, k, k + 1), ()) for k in (0, 1))
 
 
-def _key_of_words(pair: Any) -> Any:
-    """The key (or keys) whose words are the halves of 64-bit numbers."""
+def _pair(pair: Any) -> Any:
+    """The halves of 64-bit words, on a last axis."""
     shape = (*aval_of(pair).shape, 1)
     high = convert(shift_right(pair, np.uint64(32)), U32)
     low = convert(bitwise_and(pair, np.uint64(0xFFFFFFFF)), U32)
     return concatenate([reshape(high, shape), reshape(low, shape)], len(shape) - 1)
 
 
-def PRNGKey(seed: Any, *, impl: str | None = None) -> Any:
-    """The key of an integer seed: its high and low 32 bits.
-
-    Raises:
-      DtypeError: the seed is not an integer.
-      OverflowError: a Python integer needs more than 64 bits.
-    """
+def _seeded(seed: Any, impl: Any) -> Any:
+    """The 64-bit word of the key of a seed."""
     if impl not in (None, IMPLEMENTATION):
         raise DtypeError(f"the only generator is {IMPLEMENTATION}, not {impl!r}", op="key")
     if isinstance(seed, bool | np.bool_):
@@ -101,22 +105,49 @@ def PRNGKey(seed: Any, *, impl: str | None = None) -> Any:
             hint="map over several seeds with stax.vmap(stax.random.key)",
         )
     if aval.dtype.itemsize < 8:
-        # A narrow seed is its own low word, whatever its sign.
-        low = reshape(convert(seed, U32), (1,))
-        return concatenate([broadcast(np.uint32(0), (1,)), low], 0)
-    return _key_of_words(convert(seed, U64))
+        seed = convert(seed, U32)  # a narrow seed is its own low word, whatever its sign
+    return convert(seed, U64)
 
 
-def key(seed: Any, *, impl: str | None = None) -> Any:
-    """The key of an integer seed; the same array as `PRNGKey` gives."""
-    return PRNGKey(seed, impl=impl)
+def PRNGKey(seed: Any, *, impl: str | None = None) -> Any:
+    """The key of an integer seed, as its high and low 32 bits: an array of two uint32 words.
+
+    Raises:
+      DtypeError: the seed is not an integer.
+      OverflowError: a Python integer needs more than 64 bits.
+    """
+    return _pair(_seeded(seed, impl))
+
+
+def key(seed: Any, *, impl: str | None = None) -> KeyArray:
+    """The key of an integer seed, as an array of no axes and the dtype `key<fry>`.
+
+    It gives the numbers of `PRNGKey(seed)`, and is no array of numbers: it can be indexed,
+    stacked, chosen and passed through transformations, and nothing can be added to it.
+
+    Raises:
+      DtypeError: the seed is not an integer.
+      OverflowError: a Python integer needs more than 64 bits.
+
+    >>> key(0).shape, key(0).dtype, split(key(0), 3).shape
+    ((), key<fry>, (3,))
+    """
+    return _keys(_seeded(seed, impl))
+
+
+def _keys(words: Any) -> KeyArray:
+    return KeyArray(words if isinstance(words, Tracer) else np.asarray(words))
+
+
+def _like(key: Any, words: Any) -> Any:
+    """Keys of 64-bit words, of the kind of `key`."""
+    return _keys(words) if isinstance(key, KeyArray) else _pair(words)
 
 
 def split(key: Any, num: int | Sequence[int] = 2) -> Any:
-    """`num` independent keys (an int or a shape), as an array with the words on the last axis."""
+    """`num` independent keys (an int or a shape) of the kind of `key`."""
     k0, k1 = words_of(check_key(key, "split"))
-    shape = as_shape(num)
-    return _key_of_words(hashed(k0, k1, shape, 64))
+    return _like(key, hashed(k0, k1, as_shape(num), 64))
 
 
 def fold_in(key: Any, data: Any) -> Any:
@@ -129,7 +160,7 @@ def fold_in(key: Any, data: Any) -> Any:
     aval = aval_of(data)
     if not is_integer(aval.dtype) or aval.shape != ():
         raise DtypeError("data is one integer", op="fold_in", operands=[str(aval)])
-    return _key_of_words(threefry(k0, k1, np.uint32(0), convert(data, U32), 64))
+    return _like(key, threefry(k0, k1, np.uint32(0), convert(data, U32), 64))
 
 
 def hashed(k0: Any, k1: Any, shape: tuple[int, ...], width: int) -> Any:
@@ -146,12 +177,16 @@ def hashed(k0: Any, k1: Any, shape: tuple[int, ...], width: int) -> Any:
 
 
 def key_data(keys: Any) -> Any:
-    """The words of keys: keys are their words."""
-    return keys
+    """The words of keys: uint32, two on the last axis; the keys of `PRNGKey` are theirs."""
+    return _pair(words_of_keys(keys)) if isinstance(keys, KeyArray) else keys
 
 
-def wrap_key_data(key_bits_array: Any, *, impl: str | None = None) -> Any:
-    """Keys from words of shape (..., 2) and dtype uint32."""
+def wrap_key_data(key_bits_array: Any, *, impl: str | None = None) -> KeyArray:
+    """Keys from their words: uint32 of shape (..., 2).
+
+    Raises:
+      DtypeError: the array is of another dtype or shape.
+    """
     if impl not in (None, IMPLEMENTATION):
         raise DtypeError(f"the only generator is {IMPLEMENTATION}, not {impl!r}", op="key")
     if not isinstance(key_bits_array, Tracer):
@@ -161,7 +196,11 @@ def wrap_key_data(key_bits_array: Any, *, impl: str | None = None) -> Any:
         raise DtypeError(
             "keys are uint32 words of shape (..., 2)", op="wrap_key_data", operands=[str(aval)]
         )
-    return key_bits_array
+    shape, last = aval.shape[:-1], len(aval.shape) - 1
+    high, low = (
+        convert(reshape(slice_axis(key_bits_array, last, k, k + 1), shape), U64) for k in (0, 1)
+    )
+    return _keys(bitwise_or(shift_left(high, np.uint64(32)), low))
 
 
 def key_impl(keys: Any) -> str:

@@ -1,19 +1,21 @@
 """Pytree functions under `jax.tree`'s names; the account of them is in `stax.pytree`."""
 
+from stax import pytree as _pytree
 from stax.pytree import broadcast_prefix, static
-from stax.pytree import tree_all as all
-from stax.pytree import tree_broadcast as broadcast
-from stax.pytree import tree_flatten as flatten
-from stax.pytree import tree_flatten_with_path as flatten_with_path
-from stax.pytree import tree_leaves as leaves
-from stax.pytree import tree_leaves_with_path as leaves_with_path
-from stax.pytree import tree_map as map
-from stax.pytree import tree_map_with_path as map_with_path
-from stax.pytree import tree_reduce as reduce
-from stax.pytree import tree_reduce_associative as reduce_associative
-from stax.pytree import tree_structure as structure
 from stax.pytree import tree_transpose as transpose
 from stax.pytree import tree_unflatten as unflatten
+
+all = _pytree.for_users(_pytree.tree_all)
+broadcast = _pytree.for_users(_pytree.tree_broadcast)
+flatten = _pytree.for_users(_pytree.tree_flatten)
+flatten_with_path = _pytree.for_users(_pytree.tree_flatten_with_path)
+leaves = _pytree.for_users(_pytree.tree_leaves)
+leaves_with_path = _pytree.for_users(_pytree.tree_leaves_with_path)
+map = _pytree.for_users(_pytree.tree_map)
+map_with_path = _pytree.for_users(_pytree.tree_map_with_path)
+reduce = _pytree.for_users(_pytree.tree_reduce)
+reduce_associative = _pytree.for_users(_pytree.tree_reduce_associative)
+structure = _pytree.for_users(_pytree.tree_structure)
 
 __all__ = [
     "all",

@@ -36,7 +36,7 @@ SPACES = (
 WITHOUT_EXAMPLE = frozenset(
     "lax.all_gather lax.all_to_all lax.axis_index lax.axis_size "
     "lax.conv_dimension_numbers lax.dtype lax.padtype_to_pads lax.pmax lax.pmean lax.pmin "
-    "lax.ppermute lax.psum lax.psum_scatter numpy.array2string numpy.array_repr "
+    "lax.ppermute lax.psum lax.psum_scatter lax.rng_uniform numpy.array2string numpy.array_repr "
     "numpy.array_str numpy.at numpy.base_repr numpy.binary_repr numpy.common_type "
     "numpy.copyto numpy.einsum_path numpy.finfo numpy.format_float_positional "
     "numpy.format_float_scientific numpy.fromfile numpy.frompyfunc numpy.fromstring "

@@ -72,7 +72,8 @@ def test_limits_of_every_floating_dtype() -> None:
     assert snp.finfo(snp.bfloat16).eps == ml_dtypes.finfo(snp.bfloat16).eps
     assert snp.finfo(np.float32).eps == np.finfo(np.float32).eps
     assert snp.finfo(X).max == np.finfo(np.float64).max
-    assert not snp.issubdtype(stax.random.key(0).dtype, stax.dtypes.prng_key)
+    assert snp.issubdtype(stax.random.key(0).dtype, stax.dtypes.prng_key)
+    assert not snp.issubdtype(stax.random.PRNGKey(0).dtype, stax.dtypes.prng_key)
 
 
 def test_bits_are_read_as_narrower_and_wider_dtypes() -> None:
