@@ -18,6 +18,7 @@ LOCATE: list[Callable[[], str]] = []
 __all__ = [
     "AxisError",
     "CacheError",
+    "CheckFailedError",
     "CompilationError",
     "CompilerNotFoundError",
     "ConcretizationError",
@@ -234,6 +235,10 @@ class CompilationError(StaxError, RuntimeError):
         super().__init__(message, op=op, operands=operands, where=where, hint=hint)
         self.source = source
         self.log = log
+
+
+class CheckFailedError(StaxError, ValueError):
+    """A check of a value failed; raised by `check`, or by `Error.throw` of a checked function."""
 
 
 class ExportError(StaxError, ValueError):

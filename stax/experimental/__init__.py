@@ -1,12 +1,12 @@
-"""Names that JAX keeps in `jax.experimental`: io_callback, enable_x64, disable_x64, ode, jet."""
+"""Names that JAX keeps in `jax.experimental`: checkify, io_callback, ode, jet, enable_x64, ..."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stax.experimental import jet, ode
+from stax.experimental import checkify, jet, ode
 from stax.transforms.callbacks import io_callback
 
-__all__ = ["disable_x64", "enable_x64", "io_callback", "jet", "ode"]
+__all__ = ["checkify", "disable_x64", "enable_x64", "io_callback", "jet", "ode"]
 
 
 @contextmanager

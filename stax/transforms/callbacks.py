@@ -188,6 +188,11 @@ def _effect_lower(ctx: Any, *nodes: Any, **params: Any) -> Any:
     return ctx.external(nodes, token, results, "calls Python")[:-1]
 
 
+def lowered_effect(ctx: Any, nodes: Any, fun: Callable[..., Flat], name: str) -> Any:
+    """The call of a function without results, whose errors are the program's."""
+    return _effect_lower(ctx, *nodes, fun=fun, avals=(), name=name, method=None)
+
+
 def _effect_row(name: str, impl: Any, types: Any, lower: Any) -> Primitive:
     return Primitive(
         name,
