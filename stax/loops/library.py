@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stax.dtypes import FLOAT32, FLOAT64
+from stax.dtypes import FLOAT32, FLOAT64, real_part_dtype
 from stax.loops.construct import cast, full, pointwise
-from stax.loops.ops import ops
+from stax.loops.ops import Value, ops
 from stax.loops.scalar_ops import is_half
 from stax.loops.tensors import TensorNode
 
@@ -33,6 +33,7 @@ UFUNC = "ufunc:"
 SORTED_DTYPES = (
     "uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
 )
+UINT8 = np.dtype(np.uint8)
 
 
 def sorted_code(dtype: np.dtype) -> int:
@@ -145,17 +146,51 @@ def _spread(node: TensorNode, shape: Sequence[int]) -> TensorNode:
 
 
 def sort(ctx: Lowering, *nodes: TensorNode, axis: int, num_keys: int) -> Any:
-    """Operands of one shape, permuted along an axis by the order of the leading ones."""
+    """Operands of one shape, permuted along an axis by the order of the leading ones.
+
+    Complex operands travel as their parts.  As keys they come in four classes, those without a NaN
+    first, then with one in the imaginary part, in the real part, in both; and then by their parts.
+    """
     shape = nodes[0].shape
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    sizes = [outer, shape[axis], inner, num_keys, len(nodes)]
-    sizes += [sorted_code(n.dtype) for n in nodes]
-    return ctx.library("sort", nodes, sizes)
+    keys: list[TensorNode] = []
+    values: list[TensorNode] = []
+    places: list[tuple[list[TensorNode], int]] = []  # of each operand: its list, and where
+    for k, node in enumerate(nodes):
+        target = keys if k < num_keys else values
+        if node.dtype.kind != "c":
+            places.append((target, len(target)))
+            target.append(node)
+            continue
+        if k < num_keys:
+            target.append(pointwise(_nan_class, node, dtype=UINT8))
+        places.append((target, len(target)))
+        part = real_part_dtype(node.dtype)
+        target += [pointwise(f, node, dtype=part) for f in (ops.real, ops.imag)]
+    parts = [*keys, *values]
+    sizes = [outer, shape[axis], inner, len(keys), len(parts)]
+    sizes += [sorted_code(n.dtype) for n in parts]
+    found = ctx.library("sort", parts, sizes, [(shape, n.dtype) for n in parts])
+    if found is NotImplemented:
+        return found
+    results = []
+    for node, (target, at) in zip(nodes, places, strict=True):
+        at += 0 if target is keys else len(keys)
+        whole = node.dtype.kind == "c"
+        pair = found[at : at + 2]
+        results.append(pointwise(ops.complex, *pair, dtype=node.dtype) if whole else found[at])
+    return tuple(results)
+
+
+def _nan_class(x: Value) -> Value:
+    real, imag = (ops.cast(ops.isnan(part), UINT8) for part in (ops.real(x), ops.imag(x)))
+    return ops.add(ops.add(real, real), imag)
 
 
 def searchsorted(ctx: Lowering, a: TensorNode, v: TensorNode, *, side: str) -> Any:
     """Where the elements of `v` would be inserted into a sorted vector."""
-    sizes = [a.shape[0], math.prod(v.shape), int(side == "right"), sorted_code(a.dtype)]
+    part = sorted_code(real_part_dtype(a.dtype))
+    sizes = [a.shape[0], math.prod(v.shape), int(side == "right"), part, int(a.dtype.kind == "c")]
     return ctx.library("searchsorted", [a, v], sizes)
 
 

@@ -96,6 +96,10 @@ class Lowering:
         """The target, as the materialisation rules name it."""
         return self.table.device
 
+    def compiles(self, dtype: np.dtype) -> bool:
+        """Whether the target has code for elements of this type; devices have none for complex."""
+        return compiles(dtype, self.device)
+
     @property
     def origins(self) -> tuple[str, ...]:
         """Names of the values the present equation defines."""
@@ -186,6 +190,11 @@ class Lowering:
         """The NumPy implementation of `eqn`, called by the program, with these results."""
         self.notes.append(FallbackNote(eqn.op, eqn.source, reason))
         return self.call("fallback", nodes, results, {"eqn": eqn, "op": eqn.op})
+
+
+def compiles(dtype: np.dtype, device: str) -> bool:
+    """Whether elements of this type can be computed in code for `device`."""
+    return is_compilable(dtype) and (device == "cpu" or dtype.kind != "c")
 
 
 def constant_node(value: Any, dtype: np.dtype) -> LoopTensor:
@@ -280,7 +289,7 @@ def table_name(table: BufferTable, name: str) -> str:
 
 def _node(atom: Atom, env: dict[Var, TensorNode], table: BufferTable) -> TensorNode:
     if isinstance(atom, Literal):
-        if not is_compilable(atom.dtype):
+        if not compiles(atom.dtype, table.device):
             # No scalar code can make it, so it lies in memory for the external call.
             return BufferTensor(table.add_constant(literal_array(atom)))
         return constant_node(literal_array(atom), atom.dtype)
@@ -290,7 +299,7 @@ def _node(atom: Atom, env: dict[Var, TensorNode], table: BufferTable) -> TensorN
 def _lower_eqn(context: Lowering, eqn: Eqn, nodes: list[TensorNode]) -> Sequence[TensorNode]:
     rule = eqn.prim.lower
     atoms = (*eqn.inputs, *eqn.outputs)
-    odd = next((a.dtype for a in atoms if not is_compilable(a.dtype)), None)
+    odd = next((a.dtype for a in atoms if not context.compiles(a.dtype)), None)
     if odd is not None and eqn.prim.recompute is not Recompute.VIEW:
         return context.fallback(nodes, f"no compiled code for {odd}")
     if isinstance(rule, Sentinel):
@@ -369,7 +378,7 @@ def _output_buffer(
         if layout is None or layout == table.pin(buffer):
             if _is_row_major(table.pin(buffer)):
                 return buffer  # type: ignore[return-value]  # `owned` says so
-    if not is_compilable(node.dtype):
+    if not context.compiles(node.dtype):
         return _external_copy(context, node)
     load = node.loader()
     copy = Pointwise(node.shape, lambda index: load(index), node.dtype)

@@ -7,6 +7,7 @@ and threads from ``combine``; that it is associative with the stated identity is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +68,8 @@ def lowest(dtype: np.dtype) -> Any:
     """The smallest value of a type: minus infinity for floating types."""
     if dtype.kind == "b":
         return False
+    if dtype.kind == "c":
+        return complex(-math.inf, -math.inf)
     return int(np.iinfo(dtype).min) if dtype.kind in "iu" else float("-inf")
 
 
@@ -74,6 +77,8 @@ def highest(dtype: np.dtype) -> Any:
     """The largest value of a type: infinity for floating types."""
     if dtype.kind == "b":
         return True
+    if dtype.kind == "c":
+        return complex(math.inf, math.inf)
     return int(np.iinfo(dtype).max) if dtype.kind in "iu" else float("inf")
 
 

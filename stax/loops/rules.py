@@ -165,8 +165,6 @@ def linear_recurrence(
     ctx: Lowering, a: TensorNode, b: TensorNode, *, axis: int, reverse: bool
 ) -> TensorNode:
     """The h with h[i] = a[i] * h[i-1] + b[i] along `axis`."""
-    if b.dtype.kind == "c" or b.dtype.kind not in "fV":
-        return NotImplemented  # type: ignore[no-any-return]  # complex numbers: NumPy's rule
     wide = compute_dtype(accumulator(b.dtype))
     factor, value = construct.cast(a, wide).loader(), construct.cast(b, wide).loader()
     data = Scan(

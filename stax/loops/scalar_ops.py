@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.dtypes import FLOAT32
+from stax.dtypes import FLOAT32, real_part_dtype
 from stax.errors import DtypeError
 from stax.loops import ranges, symbolic
 from stax.loops.ranges import Interval
@@ -27,6 +27,7 @@ from stax.loops.symbolic import Expr
 
 Spelling = str | dict[str, str]
 BOOL = np.dtype(np.bool_)
+COMPLEX64, COMPLEX128 = np.dtype(np.complex64), np.dtype(np.complex128)
 _HALF_NAMES = frozenset({"float16", "bfloat16"})
 
 C_TYPES: dict[str, str] = {
@@ -43,6 +44,8 @@ C_TYPES: dict[str, str] = {
     "bool": "uint8_t",
     "float16": "uint16_t",
     "bfloat16": "uint16_t",
+    "complex64": "complex64_t",
+    "complex128": "complex128_t",
 }
 
 
@@ -50,14 +53,14 @@ C_TYPES: dict[str, str] = {
 class ScalarOp:
     """One row. ``c`` and ``triton`` are a spelling, or one for each class of operand type.
 
-    The classes are ``f`` (floating), ``i`` (signed), ``u`` (unsigned), ``b`` (Boolean). A class
-    that is absent falls back from ``u`` to ``i`` and from ``b`` to ``i``; an empty text means no
-    code. ``operand`` is the position of the operand whose type chooses the spelling. ``symbolic``
-    is the same operation on index expressions, for integers. ``pick`` looks at the intervals of
-    integer operands and may name the operand that the result is bound to equal. ``commutes`` says
-    that exchanging the two operands changes no bit of a result that is not NaN, ``alternates``
-    that it changes the sign and no more, ``multiplies`` that the product of a value with itself
-    does not depend on its sign.
+    The classes are ``f`` (floating), ``c`` (complex), ``i`` (signed), ``u`` (unsigned), ``b``
+    (Boolean). A class that is absent falls back from ``u`` to ``i`` and from ``b`` to ``i``; an
+    empty text means no code. ``operand`` is the position of the operand whose type chooses the
+    spelling. ``symbolic`` is the same operation on index expressions, for integers. ``pick`` looks
+    at the intervals of integer operands and may name the operand that the result is bound to equal.
+    ``commutes`` says that exchanging the two operands changes no bit of a real result that is not
+    NaN, ``alternates`` that it changes the sign and no more, ``multiplies`` that the product of a
+    value with itself does not depend on its sign.
     """
 
     name: str
@@ -95,8 +98,8 @@ def compute_dtype(dtype: np.dtype) -> np.dtype:
 
 @functools.cache
 def type_class(dtype: np.dtype) -> str:
-    """``f``, ``i``, ``u`` or ``b``; complex and other types have no scalar code."""
-    if dtype.kind in "fiub":
+    """``f``, ``c``, ``i``, ``u`` or ``b``; other types have no scalar code."""
+    if dtype.kind in "fciub":
         return dtype.kind
     if is_half(dtype):
         return "f"
@@ -175,6 +178,14 @@ def _first(dtypes: tuple[np.dtype, ...]) -> np.dtype:
     return dtypes[0]
 
 
+def _part(dtypes: tuple[np.dtype, ...]) -> np.dtype:
+    return real_part_dtype(_same(dtypes))
+
+
+def _whole(dtypes: tuple[np.dtype, ...]) -> np.dtype:
+    return COMPLEX64 if _same(dtypes) == FLOAT32 else COMPLEX128
+
+
 def _selected(dtypes: tuple[np.dtype, ...]) -> np.dtype:
     if dtypes[0] != BOOL:
         raise DtypeError(f"where wants a Boolean condition, got {dtypes[0]}")
@@ -234,6 +245,8 @@ def _scipy_special(name: str) -> Callable[..., Any]:
 
 
 def _sigmoid(x: Any) -> Any:
+    if np.iscomplexobj(x):
+        return np.reciprocal(np.exp(-x) + x.dtype.type(1))
     with np.errstate(over="ignore"):
         e = np.exp(-np.abs(x))
     one = x.dtype.type(1) if hasattr(x, "dtype") else 1.0
@@ -249,7 +262,7 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 
 
 def _rsqrt(x: Any) -> Any:
-    return x.dtype.type(1) / np.sqrt(x)
+    return np.reciprocal(np.sqrt(x))
 
 
 def _integer_pow(x: Any, *, n: int) -> Any:
@@ -280,6 +293,12 @@ def integer_pow_text(n: int, x: str) -> str:
     return text
 
 
+def _complex(re: Any, im: Any) -> Any:
+    out = np.empty(np.broadcast_shapes(re.shape, im.shape), _whole((re.dtype,)))
+    out.real, out.imag = re, im
+    return out
+
+
 def _signbit(x: Any) -> Any:
     return np.signbit(x) if x.dtype.kind not in "iub" else x < 0
 
@@ -305,36 +324,44 @@ def _function(
     """A row whose C code is a function of the back end's library, for operands of ``kinds``."""
     operands = ", ".join(f"{{{k}}}" for k in range(arity))
     text = f"stax_{name}_{{t}}({operands})"
-    c = {kind: text if kind in kinds else "" for kind in "fib"}
+    c = {kind: text if kind in kinds else "" for kind in "fcib"}
     _row(name, arity, numpy, c, flops=flops, triton=triton, **fields)
 
 
 def _compare(name: str, numpy: Callable[..., Any], symbol: str) -> None:
+    text = f"({{0}} {symbol} {{1}})"
+    ordered = text if name in ("eq", "ne") else f"stax_{name}_{{t}}({{0}}, {{1}})"
     _row(
         name,
         2,
         numpy,
-        f"({{0}} {symbol} {{1}})",
+        {"f": text, "i": text, "c": ordered},
+        triton=text,
         result=_boolean,
         interval=lambda a, b: ranges.compare(name, a, b),
     )
 
 
-_row("add", 2, np.add, {"f": "({0} + {1})", "i": "({ct})({0} + {1})", "b": "({0} | {1})"},
+_row("add", 2, np.add,
+     {"f": "({0} + {1})", "c": "({0} + {1})", "i": "({ct})({0} + {1})", "b": "({0} | {1})"},
      triton={"f": "({0} + {1})", "i": "({0} + {1})", "b": "({0} | {1})"},
      interval=ranges.add, symbolic=symbolic.add, commutes=True)  # fmt: skip
-_row("sub", 2, np.subtract, {"f": "({0} - {1})", "i": "({ct})({0} - {1})"},
+_row("sub", 2, np.subtract,
+     {"f": "({0} - {1})", "c": "({0} - {1})", "i": "({ct})({0} - {1})"},
      triton={"f": "({0} - {1})", "i": "({0} - {1})"}, interval=ranges.sub,
      symbolic=lambda a, b: a - b, alternates=True)  # fmt: skip
-_row("mul", 2, np.multiply, {"f": "({0} * {1})", "i": "({ct})({0} * {1})", "b": "({0} & {1})"},
+_row("mul", 2, np.multiply,
+     {"f": "({0} * {1})", "c": "stax_mul_{t}({0}, {1})", "i": "({ct})({0} * {1})",
+      "b": "({0} & {1})"},
      triton={"f": "({0} * {1})", "i": "({0} * {1})", "b": "({0} & {1})"},
      interval=ranges.mul, symbolic=symbolic.mul, commutes=True, multiplies=True)  # fmt: skip
-_row("div", 2, np.true_divide, {"f": "({0} / {1})"}, flops=4.0)
-_row("neg", 1, np.negative, {"f": "(-{0})", "i": "({ct})(-{0})"},
+_row("div", 2, np.true_divide, {"f": "({0} / {1})", "c": "stax_div_{t}({0}, {1})"},
+     triton={"f": "({0} / {1})"}, flops=4.0)  # fmt: skip
+_row("neg", 1, np.negative, {"f": "(-{0})", "c": "(-{0})", "i": "({ct})(-{0})"},
      triton="(-{0})", interval=ranges.neg, symbolic=lambda a: -a)  # fmt: skip
-_row("abs", 1, np.absolute, {"f": "stax_abs_{t}({0})", "i": "stax_abs_{t}({0})", "u": "{0}"},
+_row("abs", 1, np.absolute, {**dict.fromkeys("fci", "stax_abs_{t}({0})"), "u": "{0}"},
      triton={"f": "tl.abs({0})", "i": "tl.abs({0})", "u": "{0}", "b": "{0}"},
-     interval=ranges.absolute, pick=_pick_nonnegative)  # fmt: skip
+     result=_part, interval=ranges.absolute, pick=_pick_nonnegative)  # fmt: skip
 _function("sign", 1, np.sign, 2.0, {"f": "stax_sign({0})", "i": "stax_integer_sign({0})"},
           kinds="fi", interval=ranges.sign)  # fmt: skip
 _function("floordiv", 2, np.floor_divide, 8.0, {"f": "stax_floordiv({0}, {1})",
@@ -349,28 +376,28 @@ _function("fmod", 2, np.fmod, 8.0, {"f": "stax_fmod({0}, {1})",
 _function("max", 2, np.maximum, 1.0,
           {"f": "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
            "i": "tl.maximum({0}, {1})", "b": "({0} | {1})"},
-          kinds="fib", interval=ranges.maximum, symbolic=symbolic.maximum,
+          kinds="fcib", interval=ranges.maximum, symbolic=symbolic.maximum,
           pick=_pick_larger)  # fmt: skip
 _function("min", 2, np.minimum, 1.0,
           {"f": "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
            "i": "tl.minimum({0}, {1})", "b": "({0} & {1})"},
-          kinds="fib", interval=ranges.minimum, symbolic=symbolic.minimum,
+          kinds="fcib", interval=ranges.minimum, symbolic=symbolic.minimum,
           pick=_pick_smaller)  # fmt: skip
 _function("fmax", 2, np.fmax, 1.0,
           {"f": "tl.maximum({0}, {1})", "i": "tl.maximum({0}, {1})", "b": "({0} | {1})"},
-          kinds="fib", interval=ranges.maximum)  # fmt: skip
+          kinds="fcib", interval=ranges.maximum)  # fmt: skip
 _function("fmin", 2, np.fmin, 1.0,
           {"f": "tl.minimum({0}, {1})", "i": "tl.minimum({0}, {1})", "b": "({0} & {1})"},
-          kinds="fib", interval=ranges.minimum)  # fmt: skip
+          kinds="fcib", interval=ranges.minimum)  # fmt: skip
 _function("relu", 1, _relu, 1.0,
           {"f": "tl.maximum({0}, 0.0, propagate_nan=tl.PropagateNan.ALL)",
            "i": "tl.where({0} > 0, {0}, 0)", "u": "{0}", "b": "{0}"},
           kinds="fib", interval=ranges.relu, pick=_pick_nonnegative)  # fmt: skip
 _function("pow", 2, np.power, 40.0, {"f": "libdevice.pow({0}, {1})",
-          "i": "stax_integer_power({0}, {1})"}, kinds="fi", interval=ranges.power,
+          "i": "stax_integer_power({0}, {1})"}, kinds="fci", interval=ranges.power,
           transcendental=True)  # fmt: skip
 _row("integer_pow", 1, _integer_pow,
-     {"f": "stax_integer_pow_{t}({0}, {n})", "i": "stax_integer_pow_{t}({0}, {n})", "b": ""},
+     {**dict.fromkeys("fci", "stax_integer_pow_{t}({0}, {n})"), "b": ""},
      triton="stax_integer_pow({0}, {n})", params=1, flops=2.0,
      interval=_integer_power_interval)  # fmt: skip
 
@@ -385,7 +412,7 @@ _numpy: Callable[..., Any]
 # Truth of any operand type is `!= 0`; on Booleans the bit operations vectorise and do not branch.
 _LOGICAL = {
     "b": "({0} %s {1})",
-    "f": "(({0} != 0) %s ({1} != 0))",
+    **dict.fromkeys("fc", "(({0} != 0) %s ({1} != 0))"),
     "i": "(({0} != 0) %s ({1} != 0))",
 }
 for _name, _numpy, _symbol, _rule, _choice in (
@@ -423,8 +450,8 @@ for _name, _numpy, _triton in (
     _row(_name, 1, _numpy, {"f": f"stax_{_name}_{{t}}({{0}})", "i": "{0}"},
          triton={"f": _triton, "i": "{0}"})  # fmt: skip
 
-_function("sqrt", 1, np.sqrt, 6.0, "stax_sqrt({0})")
-_function("rsqrt", 1, _rsqrt, 8.0, "(1.0 / stax_sqrt({0}))")
+_function("sqrt", 1, np.sqrt, 6.0, "stax_sqrt({0})", kinds="fc")
+_function("rsqrt", 1, _rsqrt, 8.0, "(1.0 / stax_sqrt({0}))", kinds="fc")
 _TRITON_OWN = {"cbrt": "stax_cbrt({0})"}
 for _name, _numpy, _flops in (
     ("exp", np.exp, 12.0), ("exp2", np.exp2, 12.0), ("expm1", np.expm1, 20.0),
@@ -436,8 +463,8 @@ for _name, _numpy, _flops in (
     ("asinh", np.arcsinh, 30.0), ("acosh", np.arccosh, 30.0), ("atanh", np.arctanh, 30.0),
 ):  # fmt: skip
     _function(_name, 1, _numpy, _flops, _TRITON_OWN.get(_name, f"libdevice.{_name}({{0}})"),
-              transcendental=True)  # fmt: skip
-_function("sigmoid", 1, _sigmoid, 15.0, "tl.sigmoid({0})", transcendental=True)
+              kinds="f" if _name == "cbrt" else "fc", transcendental=True)  # fmt: skip
+_function("sigmoid", 1, _sigmoid, 15.0, "tl.sigmoid({0})", kinds="fc", transcendental=True)
 _function("atan2", 2, np.arctan2, 35.0, "libdevice.atan2({0}, {1})", transcendental=True)
 for _name, _scipy, _triton in (
     ("erf", "erf", "libdevice.erf({0})"),
@@ -451,6 +478,14 @@ _function("hypot", 2, np.hypot, 10.0, "libdevice.hypot({0}, {1})")
 _function("copysign", 2, np.copysign, 1.0, "libdevice.copysign({0}, {1})")
 _function("nextafter", 2, np.nextafter, 4.0, "libdevice.nextafter({0}, {1})")
 
+for _name, _numpy, _text in (
+    ("real", np.real, "(__real__ {0})"), ("imag", np.imag, "(__imag__ {0})"),
+):  # fmt: skip
+    _row(_name, 1, _numpy, {"c": _text}, result=_part)
+_row("conj", 1, np.conjugate, {"c": "(~{0})"})
+_row("complex", 2, _complex, {"f": "__builtin_complex({0}, {1})"}, triton={}, result=_whole)
+_row("reciprocal", 1, np.reciprocal, {"c": "stax_reciprocal_{t}({0})"}, flops=4.0)
+
 _SAME = {"0": "({0} != {0})", "1": "({0} == {0})"}  # a truth with the operand's shape
 for _name, _numpy, _integer, _triton, _answer in (
     ("isnan", np.isnan, "0", "({0} != {0})", ranges.point(0)),
@@ -458,7 +493,8 @@ for _name, _numpy, _integer, _triton, _answer in (
     ("isfinite", np.isfinite, "1", "(tl.abs({0}) < float('inf'))", ranges.point(1)),
     ("signbit", _signbit, "({0} < 0)", "stax_signbit({0})", ranges.BOOL),
 ):
-    _row(_name, 1, _numpy, {"f": f"stax_{_name}_{{t}}({{0}})", "i": _integer},
+    _part_texts = dict.fromkeys("fc", f"stax_{_name}_{{t}}({{0}})")
+    _row(_name, 1, _numpy, {**_part_texts, "i": _integer},
          triton={"f": _triton, "i": _SAME.get(_integer, _integer)}, result=_boolean,
          interval=lambda a, answer=_answer: answer)  # fmt: skip
 
@@ -467,9 +503,12 @@ _row("where", 3, _where, "({0} ? {1} : {2})", triton="tl.where({0}, {1}, {2})", 
 
 
 def saturating_cast(value: Any, dtype: np.dtype) -> Any:
-    """NumPy's ``astype`` without the warnings about values that do not fit."""
+    """NumPy's ``astype`` without the warnings about what does not fit, or an imaginary part."""
+    value = np.asarray(value)
+    if value.dtype.kind == "c" and dtype.kind not in "cb":
+        value = value.real
     with np.errstate(all="ignore"):
-        return np.asarray(value).astype(dtype)
+        return value.astype(dtype)
 
 
 def names() -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.core.trace import fresh
-from stax.dtypes import DType, finfo, is_complex
+from stax.dtypes import DType, finfo
 from stax.errors import DtypeError
 from stax.primitives import elementwise as el
 from stax.primitives import transcendental as tr
@@ -74,27 +74,6 @@ def logical(rule: Function) -> Function:
     return lambda *values: rule(*map(truth, values))
 
 
-def ordered(name: str) -> Function:
-    """Comparison `lt`, `le`, `gt`, `ge`; complex numbers compare real part first."""
-    base: Function = getattr(el, name)
-    strict: Function = getattr(el, name[0] + "t")
-
-    def of_complex(x: Any, y: Any) -> Any:
-        xr, yr = el.real(x), el.real(y)
-        tie = el.logical_and(el.eq(xr, yr), base(el.imag(x), el.imag(y)))
-        return el.logical_or(strict(xr, yr), tie)
-
-    return lambda x, y: (of_complex if is_complex(aval_of(x).dtype) else base)(x, y)
-
-
-def of_parts(rule: Function, join: Function) -> Function:
-    """A predicate of a complex number: `join` of the predicate of its parts."""
-    return lambda x: join(rule(el.real(x)), rule(el.imag(x)))
-
-
-complex_is_nan = of_parts(el.isnan, el.logical_or)
-
-
 def complex_sign(x: Any) -> Any:
     """The unit number x / |x|; 0 at 0; the direction of an infinite or overflowing part."""
     radius = el.abs_(x)
@@ -117,17 +96,6 @@ def complex_sign(x: Any) -> Any:
 def complex_rint(x: Any) -> Any:
     """Both parts rounded."""
     return el.complex_(el.rint(el.real(x)), el.rint(el.imag(x)))
-
-
-def complex_extreme(better: str, skip_nan: bool) -> Function:
-    """Maximum (`ge`) or minimum (`le`) of complex numbers in lexicographic order."""
-    compare = ordered(better)
-
-    def rule(x: Any, y: Any) -> Any:
-        settles = complex_is_nan(y if skip_nan else x)
-        return el.select(el.logical_or(compare(x, y), settles), x, y)
-
-    return rule
 
 
 def integer_reciprocal(x: Any) -> Any:
@@ -314,10 +282,10 @@ RULES: dict[str, Function] = {
     "floor": by_kind("floor", bi=copy_of, f=el.floor),
     "ceil": by_kind("ceil", bi=copy_of, f=el.ceil),
     "trunc": by_kind("trunc", bi=copy_of, f=el.trunc),
-    "maximum": by_kind("maximum", bif=el.maximum, c=complex_extreme("ge", False)),
-    "minimum": by_kind("minimum", bif=el.minimum, c=complex_extreme("le", False)),
-    "fmax": by_kind("fmax", bi=el.maximum, f=el.fmax, c=complex_extreme("ge", True)),
-    "fmin": by_kind("fmin", bi=el.minimum, f=el.fmin, c=complex_extreme("le", True)),
+    "maximum": by_kind("maximum", bifc=el.maximum),
+    "minimum": by_kind("minimum", bifc=el.minimum),
+    "fmax": by_kind("fmax", bi=el.maximum, fc=el.fmax),
+    "fmin": by_kind("fmin", bi=el.minimum, fc=el.fmin),
     "heaviside": heaviside,
     "copysign": el.copysign,
     "nextafter": el.nextafter,
@@ -326,17 +294,15 @@ RULES: dict[str, Function] = {
     "modf": modf,
     "frexp": frexp,
     "ldexp": ldexp,
-    "isnan": by_kind("isnan", bi=_false_like, f=el.isnan, c=complex_is_nan),
-    "isinf": by_kind("isinf", bi=_false_like, f=el.isinf, c=of_parts(el.isinf, el.logical_or)),
-    "isfinite": by_kind(
-        "isfinite", bi=_true_like, f=el.isfinite, c=of_parts(el.isfinite, el.logical_and)
-    ),
+    "isnan": by_kind("isnan", bi=_false_like, fc=el.isnan),
+    "isinf": by_kind("isinf", bi=_false_like, fc=el.isinf),
+    "isfinite": by_kind("isfinite", bi=_true_like, fc=el.isfinite),
     "equal": el.eq,
     "not_equal": el.ne,
-    "less": ordered("lt"),
-    "less_equal": ordered("le"),
-    "greater": ordered("gt"),
-    "greater_equal": ordered("ge"),
+    "less": el.lt,
+    "less_equal": el.le,
+    "greater": el.gt,
+    "greater_equal": el.ge,
     "logical_and": logical(el.logical_and),
     "logical_or": logical(el.logical_or),
     "logical_xor": logical(el.logical_xor),

@@ -155,8 +155,14 @@ reciprocal_p, reciprocal = unary(
     np.reciprocal,
     lambda t, out, x: neg(guarded_mul(t, square(out))),
     weight=4.0,
-    scalar=lambda x: ops.div(ops.constant(1, ops.dtype_of(x)), x),
+    scalar=lambda x: _scalar_reciprocal(x),
 )
+
+
+def _scalar_reciprocal(x: Any) -> Any:
+    dtype = ops.dtype_of(x)
+    return ops.reciprocal(x) if is_complex(dtype) else ops.div(ops.constant(1, dtype), x)
+
 
 floordiv_p, floordiv = binary(
     "floordiv", np.floor_divide, ZERO_DERIVATIVE, accepts="if", weight=8.0
@@ -262,7 +268,6 @@ real_p, real = linear_unary(
     lambda ct, x: complex_(ct, literal(0, ct)),
     accepts="c",
     result=real_part_dtype,
-    scalar=None,
 )
 imag_p, imag = linear_unary(
     "imag",
@@ -270,9 +275,8 @@ imag_p, imag = linear_unary(
     lambda ct, x: complex_(literal(0, ct), neg(ct)),
     accepts="c",
     result=real_part_dtype,
-    scalar=None,
 )
-conj_p, conj = linear_unary("conj", np.conjugate, lambda ct, x: conj(ct), accepts="c", scalar=None)
+conj_p, conj = linear_unary("conj", np.conjugate, lambda ct, x: conj(ct), accepts="c")
 
 
 def _complex_aval(re: Aval, im: Aval) -> Aval:
@@ -290,26 +294,25 @@ complex_p, complex_ = binary(
     abstract_eval=_complex_aval,
     transposes=(lambda ct, x, y: real(ct), lambda ct, x, y: neg(imag(ct))),
     accepts="f",
-    scalar=None,
 )
 
 # --------------------------------------------------------------------------- comparison, logic
 
 eq_p, eq = compare("eq", np.equal, accepts="bifc")
 ne_p, ne = compare("ne", np.not_equal, accepts="bifc")
-lt_p, lt = compare("lt", np.less)
-le_p, le = compare("le", np.less_equal)
-gt_p, gt = compare("gt", np.greater)
-ge_p, ge = compare("ge", np.greater_equal)
+lt_p, lt = compare("lt", np.less, accepts="bifc")
+le_p, le = compare("le", np.less_equal, accepts="bifc")
+gt_p, gt = compare("gt", np.greater, accepts="bifc")
+ge_p, ge = compare("ge", np.greater_equal, accepts="bifc")
 
 logical_and_p, logical_and = compare("logical_and", np.logical_and, accepts="b")
 logical_or_p, logical_or = compare("logical_or", np.logical_or, accepts="b")
 logical_xor_p, logical_xor = compare("logical_xor", np.logical_xor, accepts="b")
 logical_not_p, logical_not = predicate("logical_not", np.logical_not, accepts="b")
 
-isnan_p, isnan = predicate("isnan", np.isnan)
-isinf_p, isinf = predicate("isinf", np.isinf)
-isfinite_p, isfinite = predicate("isfinite", np.isfinite)
+isnan_p, isnan = predicate("isnan", np.isnan, accepts="fc")
+isinf_p, isinf = predicate("isinf", np.isinf, accepts="fc")
+isfinite_p, isfinite = predicate("isfinite", np.isfinite, accepts="fc")
 
 # ----------------------------------------------------------------------------------------- bits
 
@@ -379,7 +382,7 @@ maximum_p, maximum = binary(
     np.maximum,
     lambda t, out, x, y: _share(t, x, y, gt),
     lambda t, out, x, y: _share(t, y, x, gt),
-    accepts="bif",
+    accepts="bifc",
     scalar="max",
 )
 minimum_p, minimum = binary(
@@ -387,7 +390,7 @@ minimum_p, minimum = binary(
     np.minimum,
     lambda t, out, x, y: _share(t, x, y, lt),
     lambda t, out, x, y: _share(t, y, x, lt),
-    accepts="bif",
+    accepts="bifc",
     scalar="min",
 )
 
@@ -401,14 +404,14 @@ fmax_p, fmax = binary(
     np.fmax,
     lambda t, out, x, y: _first_number(t, x, y, gt),
     lambda t, out, x, y: _first_number(t, y, x, gt),
-    accepts="f",
+    accepts="fc",
 )
 fmin_p, fmin = binary(
     "fmin",
     np.fmin,
     lambda t, out, x, y: _first_number(t, x, y, lt),
     lambda t, out, x, y: _first_number(t, y, x, lt),
-    accepts="f",
+    accepts="fc",
 )
 
 

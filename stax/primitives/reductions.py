@@ -23,7 +23,7 @@ from stax.core.primitive import (
     Sentinel,
 )
 from stax.core.trace import bind1
-from stax.dtypes import DType, accumulator, is_complex, is_inexact, is_integer
+from stax.dtypes import DType, accumulator, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
 from stax.loops import rules
 from stax.primitives.casts import convert
@@ -225,8 +225,6 @@ def _arg_row(name: str, function: Callable[..., Any]) -> Primitive:
         check_axes((axis,), x, name)
         if x.shape[axis] == 0:
             raise ShapeError("attempt to get the position of an empty axis", op=name, operands=[x])
-        if is_complex(x.dtype):
-            raise DtypeError("complex numbers have no order", op=name, operands=[x])
         return Aval(without_axes(x.shape, (axis,)), dtype)
 
     def batch(args: Any, dims: Any, *, axis: int, dtype: DType) -> tuple[Any, int]:
@@ -253,7 +251,10 @@ argmin_p = _arg_row("argmin", np.argmin)
 
 
 def argmax(x: Any, axis: int, dtype: Any = np.int64) -> Any:
-    """The position of the first largest element along `axis`; the first NaN wins."""
+    """The position of the first largest element along `axis`; the first NaN wins.
+
+    Complex numbers are ordered by their real, then by their imaginary parts.
+    """
     return bind1(argmax_p, x, axis=axis, dtype=np.dtype(dtype))
 
 

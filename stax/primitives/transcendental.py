@@ -257,6 +257,9 @@ def _sech2(x: Any) -> Any:
 
 
 def _scalar_sech2(x: Any) -> Any:
+    if is_complex(ops.dtype_of(x)):
+        even = ops.cosh(x)
+        return ops.reciprocal(ops.mul(even, even))
     e = ops.exp(ops.mul(ops.abs(x), _constant(-2, x)))
     below = ops.add(e, _constant(1, x))
     return ops.div(ops.mul(_constant(4, x), e), ops.mul(below, below))

@@ -29,7 +29,7 @@ F32, F64, I64 = np.dtype("f4"), np.dtype("f8"), np.dtype("i8")
 def accepted(row: ScalarOp) -> list[np.dtype]:
     """The types for which the row has C code."""
     found = []
-    for dtype in map(np.dtype, ("f4", "f8", "i4", "i8", "u1", "?")):
+    for dtype in map(np.dtype, ("f4", "f8", "i4", "i8", "u1", "?", "c8", "c16")):
         try:
             spelling(row, (dtype,) * row.arity, "c", ("a", "b", "c")[: row.arity], 2)
         except DtypeError:

@@ -50,6 +50,7 @@ def element_loop(
             blocks = divided_loop(loop, lines, emitter)
         if blocks is not None:
             return Pieces(inside=blocks)
+    vectorises = vectorises and all(a.simple and a.simple.clause for a in accumulators)
     clauses = [c for a in accumulators for c in a.clauses()] if vectorises else []
     if checks:
         clauses.append("reduction(|:bad)")

@@ -28,6 +28,7 @@ LEAST_FLOPS = 40  # of all long functions together, from which cutting pays
 BLOCK = 256
 LEAST_LENGTH = 64
 ARRAY_BYTES = 16_384  # of all arrays of a block together
+_WIDTHS = {"complex128_t": 16, "complex64_t": 8, "double": 8, "int64_t": 8, "uint64_t": 8}
 CHEAP_LINES = 3  # statements up to which a value is computed again instead of kept
 
 _DEFINED = re.compile(r"^(\w+) (\w+) = (.*);$")
@@ -207,7 +208,7 @@ def blocked_loops(
         for k, s in enumerate(statements)
         if k in cut.kept
     }
-    widths = [8 if "64" in t or t == "double" else 4 for t in types.values()]
+    widths = [_WIDTHS.get(t, 4) for t in types.values()]
     block, exact = _block_length(length, start == "0" and stop.isdigit(), widths)
     first, count = f"{variable}_first", f"{variable}_count"
     out = [f"for (int64_t {first} = {start}; {first} < {stop}; {first} += {block}) {{"]

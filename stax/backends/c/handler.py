@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.dtypes import DType
+from stax.dtypes import DType, real_part_dtype
 from stax.loops.body import Instr
 from stax.loops.expressions import Binary, Constant, Expr, Printer, Symbol
 from stax.loops.ranges import EVERYTHING, Interval, point, wrap
@@ -89,6 +89,10 @@ def literal(value: Any, dtype: DType) -> str:
         if dtype.kind == "u":
             return f"{n}ULL"
         return f"{n}LL" if n > -(2**63) else "(-9223372036854775807LL - 1)"
+    if dtype.kind == "c":
+        part = real_part_dtype(dtype)
+        whole = complex(value)
+        return f"__builtin_complex({literal(whole.real, part)}, {literal(whole.imag, part)})"
     x = float(value)
     single = dtype.itemsize <= 4
     suffix = "f" if single else ""
@@ -120,6 +124,8 @@ def cast_text(value: str, source: DType, target: DType) -> str:
     """C conversion with NumPy's meaning."""
     if target.kind == "b":
         return f"(uint8_t)({value} != 0)"
+    if source.kind == "c" and target.kind != "c":
+        return cast_text(f"(__real__ {value})", real_part_dtype(source), target)
     if is_half(target):
         tag = type_tag(target)
         wide = "f64" if source == np.float64 else "f32"
@@ -270,7 +276,9 @@ class Emitter:
         texts = tuple(v.text for v in operands)
         types = tuple(v.dtype for v in operands)
         text = spelling(row, types, "c", texts, **params)
-        key = (row.name, self._operands(row, texts), attrs, types[row.operand])
+        # A complex product by multiply-add instructions tells its operands apart.
+        named = texts if dtype.kind == "c" and row.multiplies else self._operands(row, texts)
+        key = (row.name, named, attrs, types[row.operand])
         value = self.define(key, text, dtype, depth, interval)
         if row.alternates:
             self.differences[value.text] = texts

@@ -197,11 +197,11 @@ def _fold(a: Accumulator, out: list[str], length: int) -> None:
         out += halved(f"{lanes}_wide[k] += {lanes}_wide[k + @];")
         out.append(f"{a.names[0]} += {lanes}_wide[0];")
         return
-    merge = a.simple.update.format(a=f"{lanes}[k]", v=f"{lanes}[k + @]")
+    merge = a.merged(f"{lanes}[k]", f"{lanes}[k + @]")
     if a.nan:
         merge += f" {lane(a.nan)}[k] |= {lane(a.nan)}[k + @];"
     out += halved(merge)
-    out.append(a.simple.update.format(a=a.names[0], v=f"{lanes}[0]"))
+    out.append(a.merged(a.names[0], f"{lanes}[0]"))
     if a.nan:
         out.append(f"{a.nan} |= {lane(a.nan)}[0] != 0;")
     if a.place:

@@ -105,6 +105,8 @@ class ReductionFrame(PlacedFrame):
         name = {"argmax": "max", "argmin": "min"}.get(instr.attrs[0])
         if name is None or len(self.along) != 1 or self.along[0] >= 2**31:
             return None
+        if instr.dtype.kind == "c":
+            return None  # its extremes have no lanes
         if member.role is not Role.ROW and self.rows:
             return None
         place = member.body.instrs[instr.args[1]]

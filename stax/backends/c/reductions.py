@@ -22,7 +22,7 @@ from stax.schedule.kernel import Member
 
 @dataclass(frozen=True)
 class Simple:
-    """A monoid of one component whose loop vectorises with an OpenMP reduction clause."""
+    """A monoid of one component whose loop vectorises, with an OpenMP reduction clause if any."""
 
     clause: str
     update: str  # of accumulator {a} by value {v}
@@ -38,7 +38,16 @@ SIMPLE: dict[str, Simple] = {
     "max": Simple("max", "{a} = {v} > {a} ? {v} : {a};", "stax_max_{t}({a}, {b})"),
     "min": Simple("min", "{a} = {v} < {a} ? {v} : {a};", "stax_min_{t}({a}, {b})"),
 }
+_COMPLEX = {
+    "sum": Simple("", "{a} += {v};", "({a} + {b})"),
+    "prod": Simple("", "{a} = stax_plain_mul_{t}({a}, {v});", "stax_plain_mul_{t}({a}, {b})"),
+}
 _ORDERED = ("max", "min")
+
+
+def simple_form(name: str, dtype: DType) -> Simple | None:
+    """The row of the table for a monoid on values of a type, when there is one."""
+    return (_COMPLEX if dtype.kind == "c" else SIMPLE).get(name)
 
 
 def component_dtypes(monoid: Monoid, dtype: DType) -> tuple[DType, ...]:
@@ -77,7 +86,7 @@ class Accumulator:
     @property
     def simple(self) -> Simple | None:
         """The row of the table, when there is one."""
-        return SIMPLE.get(self.monoid.name)
+        return simple_form(self.monoid.name, self.dtypes[0])
 
     @property
     def identity(self) -> str:
@@ -107,7 +116,7 @@ class Accumulator:
         """Statements that merge an element into the accumulator."""
         self.watched = values[0].text
         if self.simple is not None:
-            lines = [self.simple.update.format(a=self.names[0], v=values[0].text)]
+            lines = [self.merged(self.names[0], values[0].text)]
             if self.nan:
                 self.nan_line = f"{self.nan} |= ({self.watched} != {self.watched});"
                 lines.append(self.nan_line)
@@ -120,6 +129,11 @@ class Accumulator:
             *handler.lines,
             *(f"{n} = {v.text};" for n, v in zip(self.names, merged, strict=True)),
         ]
+
+    def merged(self, into: str, value: str) -> str:
+        """The statement that merges a value into a place like the accumulator, of a simple row."""
+        assert self.simple is not None
+        return self.simple.update.format(a=into, v=value, t=type_tag(self.dtypes[0]))
 
     def finish(self) -> list[str]:
         """Statements after the loop that make the accumulator exact."""
@@ -154,7 +168,7 @@ def combine_lines(
     monoid: Monoid, dtypes: tuple[DType, ...], left: list[str], right: list[str], emitter: Emitter
 ) -> list[str]:
     """Statements `left = left (+) right`, components given as C lvalues and expressions."""
-    simple = SIMPLE.get(monoid.name)
+    simple = simple_form(monoid.name, dtypes[0])
     if simple is not None:
         text = simple.combine.format(a=left[0], b=right[0], t=type_tag(dtypes[0]))
         return [f"{left[0]} = {text};"]

@@ -13,9 +13,9 @@ from stax.backends.c.fission import blocked_loops
 from stax.backends.c.frame import KernelFrame
 from stax.backends.c.handler import INNER_DEPTH, CValue, load_text, store_text
 from stax.backends.c.lanes import Loop
-from stax.backends.c.reductions import SIMPLE, Accumulator, combine_lines
+from stax.backends.c.reductions import Accumulator, combine_lines
 from stax.loops.monoids import MONOIDS
-from stax.loops.scalar_ops import compute_dtype, type_tag
+from stax.loops.scalar_ops import SCALAR_OPS, compute_dtype, spelling
 from stax.loops.symbolic import Expr, Symbol
 
 
@@ -90,10 +90,7 @@ class SerialEmitter(KernelFrame):
         if mode != "set":
             compute = compute_dtype(dtype)
             old = load_text(emitter.pointers[buffer], emitter.index_text(index), dtype)
-            monoid = {"add": "sum", "mul": "prod"}.get(mode, mode)
-            text = SIMPLE[monoid].combine.format(a=old, b=value.text, t=type_tag(compute))
-            if compute.kind == "b":
-                text = f"({old} {'|' if mode in ('add', 'max') else '&'} {value.text})"
+            text = spelling(SCALAR_OPS[mode], (compute, compute), "c", (old, value.text))
             value = CValue(text, compute, INNER_DEPTH)
         line = f"{target} = {store_text(value, dtype)};"
         if len(operands) > 1:

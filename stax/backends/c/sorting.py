@@ -277,11 +277,41 @@ int32_t stax_sort(const int64_t *s, int32_t threads, void *const *p) {
         } \\
         out[i] = low; \\
     } break;
-/* sizes: the extent of the sorted vector, the number of values, 1 for the right side, the type */
+/* Whether one complex number lies before another: by NaN in the parts, then by the parts. */
+static int stax_pair_before(int code, const char *x, const char *y) {
+    int64_t part = stax_key_bytes[code];
+    uint64_t none = code == 10 ? 0xffffffffull : ~0ull;
+    uint64_t a = stax_key(code, x), b = stax_key(code, x + part);
+    uint64_t c = stax_key(code, y), d = stax_key(code, y + part);
+    int p = 2 * (a == none) + (b == none), q = 2 * (c == none) + (d == none);
+    return p != q ? p < q : a != c ? a < c : b < d;
+}
+static void stax_search_pairs(int code, const char *a, int64_t n, const char *v, int64_t m,
+        int right, int64_t *out) {
+    int64_t bytes = 2 * stax_key_bytes[code];
+    for (int64_t i = 0; i < m; i++, v += bytes) {
+        int64_t low = 0, span = n;
+        while (span > 0) {
+            int64_t half = span >> 1;
+            const char *other = a + (low + half) * bytes;
+            int after = right ? !stax_pair_before(code, v, other)
+                              : stax_pair_before(code, other, v);
+            low = after ? low + half + 1 : low;
+            span = after ? span - half - 1 : half;
+        }
+        out[i] = low;
+    }
+}
+/* sizes: the extent of the sorted vector, the number of values, 1 for the right side, the type of
+   a number or of its parts, 1 for complex numbers */
 int32_t stax_searchsorted(const int64_t *s, int32_t threads, void *const *p) {
     const char *a = p[0], *v = p[1];
     int64_t *out = p[2], n = s[0], m = s[1], right = s[2], bytes = stax_key_bytes[s[3]];
     (void)threads;
+    if (s[4]) {
+        stax_search_pairs((int)s[3], a, n, v, m, (int)right, out);
+        return 0;
+    }
     switch (s[3]) {
     STAX_SEARCH(0) STAX_SEARCH(1) STAX_SEARCH(2) STAX_SEARCH(3) STAX_SEARCH(4) STAX_SEARCH(5)
     STAX_SEARCH(6) STAX_SEARCH(7) STAX_SEARCH(8) STAX_SEARCH(9) STAX_SEARCH(10) STAX_SEARCH(11)

@@ -13,7 +13,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stax.backends.c import vecmath_basic, vecmath_f32, vecmath_f64, vecmath_special
+from stax.backends.c import (
+    vecmath_basic,
+    vecmath_complex,
+    vecmath_f32,
+    vecmath_f64,
+    vecmath_special,
+)
 
 __all__ = [
     "PREAMBLE",
@@ -40,6 +46,8 @@ typedef __UINT64_TYPE__ uint64_t;
 typedef __INTPTR_TYPE__ intptr_t;
 typedef __UINTPTR_TYPE__ uintptr_t;
 typedef __SIZE_TYPE__ size_t;
+typedef float _Complex complex64_t;
+typedef double _Complex complex128_t;
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 #define STAX_FMA 1  /* __builtin_fma is one instruction */
 #else
@@ -79,6 +87,7 @@ def function_table() -> dict[str, Function]:
             vecmath_f32.ROWS,
             vecmath_f32.through_f64(),
             vecmath_basic.rows(),
+            vecmath_complex.rows(),
         )
     )
     found = list(_HEADER.finditer(text))
