@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as _np
 
-from stax import config, debug, dtypes, errors, lax, numpy, tree, typing
+from stax import config, debug, dtypes, errors, lax, numpy, sharding, tree, typing
 from stax.core import text as _text
 from stax.core.graph import Graph
 from stax.core.trace import UFUNC_FINDERS as _UFUNC_FINDERS
@@ -30,6 +30,7 @@ from stax.placement import (
     from_dlpack,
     local_device_count,
     local_devices,
+    make_mesh,
     process_count,
     process_index,
     typeof,
@@ -91,6 +92,8 @@ from stax.transforms.inspect import ShapeDtypeStruct, eval_shape, make_ir, make_
 from stax.transforms.jit import clear_caches, jit
 from stax.transforms.joint import JointGraph, joint_graph
 from stax.transforms.pmap import pmap
+from stax.transforms.sharding import NamedSharding, set_mesh, shard_map
+from stax.transforms.sharding import PartitionSpec as P
 from stax.transforms.vmap import vmap
 from stax.typing import Array
 
@@ -99,6 +102,8 @@ __all__ = [
     "Binomial",
     "Graph",
     "JointGraph",
+    "NamedSharding",
+    "P",
     "ShapeDtypeStruct",
     "at",
     "block_until_ready",
@@ -157,6 +162,7 @@ __all__ = [
     "log_compiles",
     "make_ir",
     "make_jaxpr",
+    "make_mesh",
     "memory_curve",
     "named_call",
     "named_scope",
@@ -168,6 +174,9 @@ __all__ = [
     "process_index",
     "pure_callback",
     "remat",
+    "set_mesh",
+    "shard_map",
+    "sharding",
     "softmax_custom_jvp",
     "stop_gradient",
     "threefry_partitionable",

@@ -191,12 +191,13 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> DType:
     return found
 
 
-def issubdtype(a: Any, b: Any) -> bool:
-    """Whether dtype `a` is of the kind `b`; bfloat16 and float8 are floating.
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Whether dtype `arg1` is of the kind `arg2`; bfloat16 and float8 are floating.
 
     >>> issubdtype(bfloat16, np.floating)
     True
     """
+    a, b = arg1, arg2
     if isinstance(a, KeyDtype):
         return isinstance(b, type) and issubclass(prng_key, b)
     if isinstance(b, KeyDtype):

@@ -6,6 +6,9 @@ on the CPU are NumPy arrays, there is nothing to move and nothing to wait for.
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,8 @@ from stax.core.trace import Tracer, as_traced
 from stax.errors import DeviceError
 from stax.numpy.array_methods import add as add_array_method
 from stax.numpy.creation import DLPACK_HOOK, array
-from stax.pytree import tree_map
+from stax.pytree import tree_flatten, tree_leaves, tree_map
+from stax.transforms.sharding import Mesh, Sharding, SingleDeviceSharding
 
 __all__ = [
     "Device",
@@ -30,6 +34,7 @@ __all__ = [
     "from_dlpack",
     "local_device_count",
     "local_devices",
+    "make_mesh",
     "process_count",
     "process_index",
     "typeof",
@@ -67,7 +72,27 @@ class Device:
 
 
 _CPU = Device()
+_HERE = SingleDeviceSharding(_CPU)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """The part of an array on one device: all of it."""
+
+    device: Device
+    index: tuple[slice, ...]
+    replica_id: int
+    data: Any
+
+
 add_array_method("devices", lambda self: {_CPU})
+add_array_method("sharding", property(lambda self: _HERE))
+add_array_method("is_fully_replicated", property(lambda self: True))
+add_array_method("is_fully_addressable", property(lambda self: True))
+add_array_method(
+    "addressable_shards",
+    property(lambda self: [Shard(_CPU, (slice(None),) * self.ndim, 0, self)]),
+)
 _GPU = ("cuda", "gpu")
 
 
@@ -109,15 +134,65 @@ def default_backend() -> str:
     return "cpu"
 
 
+def devices_of_mesh(shape: Sequence[int], given: Sequence[Any] | None) -> Any:
+    """The devices (all, by default) as an array of `shape`.
+
+    Raises:
+      DeviceError: there is another number of them.
+    """
+    found = devices() if given is None else list(given)
+    if math.prod(shape) != len(found):
+        raise DeviceError(
+            f"a mesh of shape {tuple(shape)} wants {math.prod(shape)} devices, there "
+            f"{'is' if len(found) == 1 else 'are'} {len(found)}",
+            hint="programs run on one device: every axis of a mesh has extent 1",
+        )
+    return np.array(found, dtype=object).reshape(tuple(shape))
+
+
+def make_mesh(
+    axis_shapes: Sequence[int],
+    axis_names: Any,
+    axis_types: Any = None,
+    *,
+    devices: Sequence[Any] | None = None,
+) -> Mesh:
+    """A mesh of the one device, whose axes all have extent 1.
+
+    Raises:
+      DeviceError: the shape wants more devices.
+      ShapeError: another number of names.
+
+    >>> make_mesh((1,), ("x",)).shape
+    OrderedDict({'x': 1})
+    """
+    return Mesh(devices_of_mesh(axis_shapes, devices), axis_names, axis_types)
+
+
+def _is_place(value: Any) -> bool:
+    return value is None or isinstance(value, Device | Sharding | str)
+
+
 def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: Any = None) -> Any:
     """The leaves of `x` as arrays of their own: NumPy arrays, or `DeviceArray`s on "cuda:0".
 
     Args:
-      device: one of `devices(...)`, or "cpu", "cuda", "cuda:1".
+      device: one of `devices(...)`, "cpu", "cuda", "cuda:1", or a sharding; or a tree of them that
+        is a prefix of `x`.
 
     Raises:
       DeviceError: there is no such device.
+      ShapeError: a sharding is for arrays of more axes.
     """
+    if not _is_place(device):
+        places, structure = tree_flatten(device, _is_place)
+        parts = structure.flatten_up_to(x)
+        put_each = [device_put(part, place) for part, place in zip(parts, places, strict=True)]
+        return structure.unflatten(put_each)
+    if isinstance(device, Sharding):
+        for leaf in tree_leaves(x):
+            device.check(leaf)
+        device = device.one_device
     if device is None or device == _CPU:
         return tree_map(array, x)
     platform, _, number = str(getattr(device, "platform", device)).partition(":")

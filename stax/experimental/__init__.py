@@ -3,10 +3,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stax.experimental import checkify, jet, ode
+from stax.experimental import checkify, jet, mesh_utils, ode, pjit, shard_map
 from stax.transforms.callbacks import io_callback
 
-__all__ = ["checkify", "disable_x64", "enable_x64", "io_callback", "jet", "ode"]
+__all__ = [
+    "checkify",
+    "disable_x64",
+    "enable_x64",
+    "io_callback",
+    "jet",
+    "mesh_utils",
+    "ode",
+    "pjit",
+    "shard_map",
+]
 
 
 @contextmanager

@@ -19,3 +19,4 @@ from stax.lax.slicing import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.special import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.windows import *  # noqa: F403 - its __all__ is the list of names
 from stax.transforms.collectives import *  # noqa: F403 - its __all__ is the list of names
+from stax.transforms.sharding import with_sharding_constraint as with_sharding_constraint

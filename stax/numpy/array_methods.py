@@ -1,6 +1,6 @@
-"""`x.at[...]`, `x.block_until_ready()` and `x.devices()` on NumPy's own arrays and scalars.
+"""`x.at[...]`, `x.block_until_ready()`, `x.devices()` and kin on NumPy's own arrays and scalars.
 
-Input: NumPy's types.  Output: the same types with three more attributes, which programs written for
+Input: NumPy's types.  Output: the same types with a few more attributes, which programs written for
 traced values or for JAX use on results too: arrays here are plain `numpy.ndarray`, so there is no
 class of stax's that could have them.  What the types have already is left alone, nothing is
 replaced, and `STAX_ARRAY_METHODS=0` leaves NumPy untouched (`stax.at(x)` is the same without it).

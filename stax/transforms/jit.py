@@ -91,6 +91,9 @@ def jit(
     strict: bool | None = None,
     matmul_precision: str | None = None,
     inline: bool = False,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    keep_unused: bool = False,
 ) -> Any:
     """Return `fun` compiled: traced once per signature, then run as one native program.
 
@@ -105,6 +108,8 @@ def jit(
       strict: raise StrictModeError where something would run outside compiled code.
       matmul_precision: how a device multiplies float32 matrices: "highest" (default) exactly;
         "tf32" rounds the operands to 11 bits first, several times as fast.  The CPU is exact.
+      inline, in_shardings, out_shardings, keep_unused: accepted for compatibility, without effect:
+        a program has one device.
 
     Raises ConcretizationError where Python needs a traced number, and the errors of the
     operations used, at the first call.

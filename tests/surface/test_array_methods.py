@@ -46,8 +46,9 @@ def test_numpy_can_be_left_untouched(value: str, expected: str) -> None:
 
 
 # What describes memory, which a traced value has none of, or changes an array's shape in place.
-OF_MEMORY = """base byteswap ctypes data devices dump dumps flags getfield resize setfield setflags
-    strides tobytes tofile""".split()
+OF_MEMORY = """addressable_shards base byteswap ctypes data devices dump dumps flags getfield
+    is_fully_addressable is_fully_replicated resize setfield setflags sharding strides tobytes
+    tofile""".split()
 
 
 def test_a_traced_value_has_the_methods_of_an_array():
