@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LONG = 2048  # elements from which a contraction may be cut into pieces on a device
 TINY = 4096  # multiplications up to which a product is a loop
-LIBRARY_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+LIBRARY_DTYPES = tuple(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 
 
 def _has_routine(device: str, x: np.dtype, y: np.dtype, dtype: np.dtype) -> bool:

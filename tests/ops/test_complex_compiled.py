@@ -245,3 +245,26 @@ def test_writes_at_places():
     for name in ("set", "add", "multiply", "min", "max"):
         write = lambda x, v, name=name: getattr(snp.asarray(x).at[at], name)(v)
         np.testing.assert_allclose(stax.jit(write, strict=True)(x, v), write(x, v), rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_matrix_products_are_those_of_numpy(dtype):
+    rng = np.random.default_rng(9)
+    a, b, v = draw(rng, dtype, 3, 40, 30), draw(rng, dtype, 3, 30, 20), draw(rng, dtype, 30)
+    eps = np.finfo(dtype).eps
+    programs = {
+        "batch": lambda a, b: a @ b,
+        "adjoint": lambda a, b: np.conj(a.transpose(0, 2, 1)) @ a,
+        "mixed": lambda a, b: a.real @ b,
+        "einsum": lambda a, b: np.einsum("bij,bjk->ki", a, b),
+    }
+    for name, program in programs.items():
+        got, want = stax.jit(program, strict=True)(a, b), program(a, b)
+        assert got.dtype == want.dtype
+        if name in ("batch", "adjoint"):
+            np.testing.assert_array_equal(got, want)
+        size = np.abs(program(np.abs(a), np.abs(b))).max()
+        np.testing.assert_allclose(got, want, atol=4 * eps * size, rtol=0)
+    vectors = lambda a, v: (a @ v, v @ np.conj(a.transpose(0, 2, 1)), np.vdot(v, v), np.outer(v, v))
+    for got, want in zip(stax.jit(vectors, strict=True)(a, v), vectors(a, v), strict=True):
+        np.testing.assert_allclose(got, want, atol=100 * eps, rtol=0)

@@ -150,6 +150,19 @@ void stax_set_product_threads(int32_t count) { stax_product_threads = count > 1 
 #define STAX_MULTIPLY_ADD(x, y, z) ((z) + (x) * (y))
 """
 
+# z + x * y of complex numbers, without the compiler's care for infinities.
+_COMPLEX = """\
+STAX_INLINE @ct stax_fma_@t(@ct x, @ct y, @ct z) {
+    @rt a = __real__ x, b = __imag__ x, c = __real__ y, d = __imag__ y;
+#if STAX_FMA
+    return __builtin_complex(__builtin_fma@s(-b, d, __builtin_fma@s(a, c, __real__ z)),
+                             __builtin_fma@s(b, c, __builtin_fma@s(a, d, __imag__ z)));
+#else
+    return __builtin_complex(__real__ z + (a * c - b * d), __imag__ z + (a * d + b * c));
+#endif
+}
+"""
+
 # The library runs on one thread while any of our products does: NumPy's setting is put back after.
 _THREADS = f"""\
 static int32_t stax_blas_busy, stax_blas_users, stax_blas_before;
@@ -539,7 +552,8 @@ def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
     for tag in dict.fromkeys(types):
         bound = blas is not None and tag in BLAS_TYPES
         large = _LARGE_BLAS if bound else (_TILED if tag in _FMA else _BLOCKED) + _LARGE_LOOPS
-        parts.append(_typed(tag, large, _FMA.get(tag, "STAX_MULTIPLY_ADD")))
+        fma = f"stax_fma_{tag}" if tag in _PARTS else "STAX_MULTIPLY_ADD"
+        parts.append(_typed(tag, large, _FMA.get(tag, fma)))
     return "".join(parts)
 
 
@@ -555,6 +569,7 @@ def standalone_gemm_source(types: Iterable[str]) -> str:
 
 
 _FMA = {"f32": "__builtin_fmaf", "f64": "__builtin_fma"}
+_PARTS = {"c64": ("float", "f"), "c128": ("double", "")}
 
 
 def _typed(tag: str, large: str, fma: str) -> str:
@@ -572,6 +587,9 @@ def _typed(tag: str, large: str, fma: str) -> str:
             "beta": "beta" if real else "&beta",
         }
     text = _LOOPS + _VECTOR + large + _CHOICE
+    if not real:
+        text = _COMPLEX + text
+        values["rt"], values["s"] = _PARTS[tag]
     for name in sorted(values, key=len, reverse=True):
         text = text.replace(f"@{name}", values[name])
     return text

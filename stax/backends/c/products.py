@@ -10,21 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from stax.loops.buffers import ExternBuffer, ExternInput
+from stax.loops.scalar_ops import type_tag
 from stax.schedule.kernel import row_major
 
 
-def product_call(buffer: ExternBuffer, names: Mapping[str, str]) -> str:
-    """The statement that computes `buffer`; `names` are the C pointers of the buffers."""
+def product_routine(buffer: ExternBuffer) -> str:
+    """The name of the routine that computes `buffer`."""
+    return f"product_{type_tag(buffer.dtype)}"
+
+
+def product_call(buffer: ExternBuffer, names: Mapping[str, str], slot: int) -> str:
+    """The statement that computes `buffer` by the routine at a slot of the program's table.
+
+    `names` are the C pointers of the buffers.
+    """
     p = buffer.params
     m, n, k = p["m"], p["n"], p["k"]
-    tag = "f32" if buffer.dtype == np.float32 else "f64"
     batch = max((i.layout.shape[:-2] for i in buffer.inputs), key=len)
     left = _operand(buffer.inputs[0], batch, m, k, names)
     right = _operand(buffer.inputs[1], batch, k, n, names)
-    slot = 0 if tag == "f32" else 1
     # The routine takes one batch axis; loops run over those before it.
     target = [*(s * m * n for s in row_major(batch))]
     outer = [f"t{axis}" for axis in range(len(batch) - 1)]
@@ -37,7 +42,7 @@ def product_call(buffer: ExternBuffer, names: Mapping[str, str]) -> str:
         for strides in (left.batch, right.batch, target)
     ]
     return (
-        f"{''.join(heads)}((stax_product_{tag})ctx->products[{slot}])({batch[-1]}, "
+        f"{''.join(heads)}((stax_{product_routine(buffer)})ctx->products[{slot}])({batch[-1]}, "
         f"{left.turned}, {right.turned}, {m}, {n}, {k}, "
         f"{left.pointer}{moved[0]}, {left.leading}, {left.batch[-1]}, "
         f"{right.pointer}{moved[1]}, {right.leading}, {right.batch[-1]}, "

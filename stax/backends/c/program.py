@@ -36,11 +36,11 @@ from stax.backends.c.image import (
     nbytes,
 )
 from stax.backends.c.nested import NestedFunction, Program, nested_call
-from stax.backends.c.products import product_call
+from stax.backends.c.products import product_call, product_routine
 from stax.backends.c.routines import PRODUCTS, addresses, failure
 from stax.backends.c.routines import call_statement as routine_call
 from stax.backends.c.rows import LOCATE, Place, has_rows, named, rows_text
-from stax.backends.c.support import support
+from stax.backends.c.support import PRODUCT_TYPES, support
 from stax.backends.c.toolchain import require_toolchain
 from stax.backends.c.vecmath import (
     PREAMBLE,
@@ -73,11 +73,13 @@ typedef struct {
 } stax_context;
 extern int posix_memalign(void **, size_t, size_t);
 extern void free(void *);
-typedef void (*stax_product_f32)(int64_t, int, int, int64_t, int64_t, int64_t, const float *,
-    int64_t, int64_t, const float *, int64_t, int64_t, float *, int64_t, int64_t);
-typedef void (*stax_product_f64)(int64_t, int, int, int64_t, int64_t, int64_t, const double *,
-    int64_t, int64_t, const double *, int64_t, int64_t, double *, int64_t, int64_t);
+""" + "".join(
+    f"""\
+typedef void (*stax_product_{tag})(int64_t, int, int, int64_t, int64_t, int64_t, const {ct} *,
+    int64_t, int64_t, const {ct} *, int64_t, int64_t, {ct} *, int64_t, int64_t);
 """
+    for tag, ct in PRODUCT_TYPES.items()
+)
 _OUT_OF_MEMORY = -1
 _FALLBACK_FAILED = -2
 LONG_BYTES = 64 * 1024
@@ -252,7 +254,7 @@ class _Printer:
         results = [b for b in written if isinstance(b, ExternBuffer)]
         first = results[0]
         if first.extern_kind == "matmul":
-            return product_call(first, names)
+            return product_call(first, names, self.slot(product_routine(first)))
         if first.extern_kind in CONVOLUTION_KINDS:
             slot = self.slot(convolution_routine(first))
             return convolution_call(first, names, slot, _OUT_OF_MEMORY)

@@ -22,7 +22,7 @@ import numpy as np
 from stax.backends.c import lapack, sorting
 from stax.backends.c.convolution import convolutions, is_convolution, symbol
 from stax.backends.c.image import RoutineCall
-from stax.backends.c.support import GEMM_TAGS, support
+from stax.backends.c.support import COMPLEX_TAGS, GEMM_TAGS, support
 from stax.backends.c.toolchain import Library, require_toolchain
 from stax.backends.c.vecmath import PREAMBLE
 from stax.errors import StaxError
@@ -30,6 +30,7 @@ from stax.loops.buffers import ExternBuffer
 from stax.loops.library import UFUNC
 
 PRODUCTS = tuple(f"product_{t}" for t in GEMM_TAGS)
+COMPLEX_PRODUCTS = tuple(f"product_{t}" for t in COMPLEX_TAGS)
 
 
 @functools.cache
@@ -39,7 +40,12 @@ def has_routine(name: str) -> bool:
         return _ufunc_loop(name) is not None
     if name in lapack.ROUTINES:
         return lapack.lapack_table() is not None
-    return name in PRODUCTS or is_convolution(name) or name in sorting.ROUTINES
+    return (
+        name in PRODUCTS
+        or name in COMPLEX_PRODUCTS
+        or is_convolution(name)
+        or name in sorting.ROUTINES
+    )
 
 
 def addresses(names: Sequence[str]) -> list[int]:
@@ -62,7 +68,9 @@ def address(name: str) -> int:
             hint="install SciPy as where the program was compiled, or compile it anew",
         )
     if name in PRODUCTS:
-        return support().products[PRODUCTS.index(name)]
+        return support().products[name]
+    if name in COMPLEX_PRODUCTS:
+        return support(COMPLEX_TAGS).products[name]
     if name.startswith(UFUNC):
         found = _ufunc_loop(name)
         assert found is not None  # `has_routine`

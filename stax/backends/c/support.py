@@ -2,7 +2,8 @@
 
 Input: the toolchain.  Output: addresses of the matrix products, bound to the BLAS that NumPy
 loaded.  A program calls them through the pointers in its context, so its own translation unit
-holds nothing but its kernels.
+holds nothing but its kernels.  Products of complex matrices are a library of their own, which only
+programs that have some load.
 """
 
 from __future__ import annotations
@@ -17,6 +18,14 @@ from stax.backends.c.toolchain import Library, require_toolchain
 from stax.backends.c.vecmath import PREAMBLE
 
 GEMM_TAGS = ("f32", "f64")
+COMPLEX_TAGS = ("c64", "c128")
+# Of each product, the C type of an element.
+PRODUCT_TYPES = {
+    "f32": "float",
+    "f64": "double",
+    "c64": "complex64_t",
+    "c128": "complex128_t",
+}
 
 EXPORT = """
 void stax_product_{t}(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
@@ -28,12 +37,12 @@ void stax_product_{t}(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64
 
 
 class Support:
-    """The loaded support library."""
+    """A loaded library of matrix products."""
 
-    def __init__(self, library: Library, keep: Any) -> None:
+    def __init__(self, library: Library, tags: tuple[str, ...], keep: Any) -> None:
         self.library = library
         self._keep = keep
-        self.products = tuple(library.address(f"stax_product_{t}") for t in GEMM_TAGS)
+        self.products = {f"product_{t}": library.address(f"stax_product_{t}") for t in tags}
         self._set_threads(forks.available_threads())
         forks.follow(self)
 
@@ -46,15 +55,15 @@ class Support:
 
 
 @functools.cache
-def support() -> Support:
-    """The support library, built or taken from the cache.
+def support(tags: tuple[str, ...] = GEMM_TAGS) -> Support:
+    """The support library, built or taken from the cache; that of `COMPLEX_TAGS` is another.
 
     Raises:
       CompilerNotFoundError: there is no working compiler.
     """
-    source = PREAMBLE + gemm_source(GEMM_TAGS)
-    for tag, ct in (("f32", "float"), ("f64", "double")):
-        source += EXPORT.format(t=tag, ct=ct)
+    source = PREAMBLE + gemm_source(tags)
+    for tag in tags:
+        source += EXPORT.format(t=tag, ct=PRODUCT_TYPES[tag])
     blas = find_blas()
     # Our own products are made for multiply-add instructions; BLAS has what it needs.
     extra = () if blas is not None else ("-ffp-contract=fast",)
@@ -63,4 +72,4 @@ def support() -> Support:
     if blas is not None:
         table = blas.pointer_table()
         library.handle.stax_bind_blas(ctypes.cast(table, ctypes.c_void_p))
-    return Support(library, (blas, table))
+    return Support(library, tags, (blas, table))
