@@ -25,6 +25,7 @@ from stax.backends.c.lanes import (
     nearest,
 )
 from stax.backends.c.reductions import Accumulator
+from stax.backends.c.streams import fetching_loop, streams_of
 
 LEAST_LENGTH = 16  # elements from which lanes pay
 _ASSIGNED = re.compile(r"^\w+ (\w+) = (.*);$")
@@ -45,9 +46,12 @@ def element_loop(
         return lane_loop(loop, lines, accumulators, ahead)
     if not accumulators:
         v = loop.variable
-        blocks = blocked_loops(v, loop.start, loop.stop, loop.length, lines, emitter.addresses)
+        streams = streams_of(lines, v, emitter.itemsizes, emitter.points)
+        blocks = blocked_loops(
+            v, loop.start, loop.stop, loop.length, lines, emitter.addresses, streams
+        )
         if blocks is None and not checks:
-            blocks = divided_loop(loop, lines, emitter)
+            blocks = divided_loop(loop, lines, emitter) or fetching_loop(loop, lines, streams)
         if blocks is not None:
             return Pieces(inside=blocks)
     vectorises = vectorises and all(a.simple and a.simple.clause for a in accumulators)

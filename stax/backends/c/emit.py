@@ -68,6 +68,7 @@ def emit_kernel(
 def _stage_lines(kernel: Kernel, dtypes: Mapping[str, DType]) -> tuple[list[str], list[str]]:
     """The parameters of a stage of a stack, and its loop nest over the rows [first, last)."""
     emitter = NestEmitter(kernel, dtypes, lambda name: True)
+    emitter.emitter.points = 0  # tiles are in the cache
     return emitter.parameters, over_rows(emitter.lines(), emitter.rows[0])
 
 

@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from stax.backends.c.streams import Stream
 from stax.backends.c.vecmath import function_table
 
 __all__ = ["blocked_loops"]
@@ -181,13 +182,15 @@ def blocked_loops(
     length: int,
     lines: Sequence[str],
     addresses: Mapping[str, int],
+    streams: Sequence[Stream] = (),
     serial: bool = False,
 ) -> list[str] | None:
     """Loops that do what one loop over `variable` in [start, stop) with body `lines` does.
 
-    `addresses` are the values that come from data and index memory, each with its bound; the
-    stores of a `serial` loop are made in the order of its iterations.  The first line is the
-    header of the loop over blocks, whose iterations are independent unless it is serial.
+    `addresses` are the values that come from data and index memory, each with its bound; blocks
+    ask memory for the `streams` ahead; the stores of a `serial` loop are made in the order of its
+    iterations.  The first line is the header of the loop over blocks, whose iterations are
+    independent unless it is serial.
     """
     called = sum("stax_" in s for s in lines)
     asked = bool(addresses) or any(s.startswith("bad |=") for s in lines)
@@ -215,6 +218,11 @@ def blocked_loops(
     if not exact:
         out.append(f"    int64_t {count} = {stop} - {first};")
         out.append(f"    if ({count} > {block}) {count} = {block};")
+    if streams and not functions:  # beside long functions the processor's own fetching will do
+        last = f"{first} + {block if exact else count}"
+        out.append(f"    for (int64_t at = {first}; at < {last}; at += {LEAST_LENGTH}) {{")
+        out += ["        " + s for stream in streams for s in stream.fetches("at", LEAST_LENGTH)]
+        out.append("    }")
     for name, c_type in types.items():
         out.append(f"    {c_type} block_{name}[{block}] __attribute__((aligned(64)));")
     for number, (numbers, read) in enumerate(cut.loops):

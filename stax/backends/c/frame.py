@@ -83,6 +83,7 @@ class KernelFrame:
         pointers = {name: f"p{k}" for k, name in enumerate(self.parameters)}
         self.emitter = BodyEmitter(pointers, dtypes, depth)
         self.emitter.owner = self
+        self.emitter.points = math.prod(space)
         self.workspace = 0
         self.present: Member | None = None
 

@@ -163,6 +163,8 @@ class Emitter:
     ) -> None:
         self.pointers = pointers
         self.dtypes = dtypes
+        self.itemsizes = {p: dtypes[name].itemsize for name, p in pointers.items()}
+        self.points = 0  # how often the innermost statements run, where memory is worth a thought
         self.depth_of = dict(depth_of)
         self.row = Scope()
         self.inner = Scope()

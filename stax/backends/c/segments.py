@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from stax.loops.body import Instr
-from stax.loops.scalar_ops import SCALAR_OPS
+from stax.loops.scalar_ops import SCALAR_OPS, ScalarOp
 from stax.loops.symbolic import Expr, Symbol, affine_coefficients, affine_parts
 
 MOST_SEGMENTS = 12
@@ -31,15 +31,15 @@ def breakpoints(
             if row is None or row.arity != 2 or instr.dtype.kind != "b":
                 continue
             sides = [instrs[a] for a in instr.args]
-            for side, other in (sides, sides[::-1]):
+            for place, (side, other) in enumerate((sides, sides[::-1])):
                 if side.op == "index_expr" and other.op == "constant":
-                    found |= _changes(indexes[side.attrs[0]], other.attrs[0], loop, extent)
+                    found |= _changes(row, place, indexes[side.attrs[0]], other.attrs[0], loop)
     cuts = sorted(k for k in found if 0 < k < extent)
     return cuts if 0 < len(cuts) < MOST_SEGMENTS else []
 
 
-def _changes(expr: Expr, value: object, loop: Symbol, extent: int) -> set[int]:
-    """Where `expr` passes the constant: the points at which any comparison may flip."""
+def _changes(row: ScalarOp, place: int, expr: Expr, value: object, loop: Symbol) -> set[int]:
+    """Where the comparison of `expr`, its operand number `place`, with the constant changes."""
     if not isinstance(value, int) or expr.symbols != {loop}:
         return set()
     found = affine_coefficients(expr, (loop,))
@@ -47,4 +47,9 @@ def _changes(expr: Expr, value: object, loop: Symbol, extent: int) -> set[int]:
         return set()
     offset = affine_parts(expr)[1]
     at = value - offset if found[loop] == 1 else offset - value
-    return {at, at + 1}
+
+    def outcome(k: int) -> bool:
+        sides = (found[loop] * k + offset, value)
+        return bool(row.numpy(*(sides if place == 0 else sides[::-1])))
+
+    return {k for k in (at, at + 1) if outcome(k - 1) != outcome(k)}

@@ -14,6 +14,7 @@ from stax.backends.c.frame import KernelFrame
 from stax.backends.c.handler import INNER_DEPTH, CValue, load_text, store_text
 from stax.backends.c.lanes import Loop
 from stax.backends.c.reductions import Accumulator, combine_lines
+from stax.backends.c.streams import streams_of
 from stax.loops.monoids import MONOIDS
 from stax.loops.scalar_ops import SCALAR_OPS, compute_dtype, spelling
 from stax.loops.symbolic import Expr, Symbol
@@ -70,8 +71,10 @@ class SerialEmitter(KernelFrame):
             return ["{", *("    " + s for s in inner), "}"]
         last = symbols[-1]
         loop = Loop(last.name, "0", str(last.hi + 1), int(last.hi) + 1)
+        v, length = loop.variable, loop.length
+        streams = streams_of(inner, v, emitter.itemsizes, emitter.points)
         found = blocked_loops(
-            loop.variable, loop.start, loop.stop, loop.length, inner, emitter.addresses, serial=True
+            v, loop.start, loop.stop, length, inner, emitter.addresses, streams, serial=True
         )
         if found is None:
             found = [loop.header, *("    " + s for s in inner), "}"]

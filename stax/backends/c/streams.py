@@ -1,0 +1,98 @@
+"""Arrays that a pointwise loop walks through, fetched from memory ahead of their use.
+
+Input: the statements of one element of a loop, and how large the arrays are.  Output: the addresses
+that a loop over blocks asks memory for, 512 elements ahead, and the plain loop in such blocks.  The
+processor's own prefetching stops at the end of every page and does not fetch what is only written
+before the store asks for it; loops that wait for memory take a tenth to a sixth less with both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stax.backends.c.lanes import Loop
+
+AHEAD = 512  # elements
+BLOCK = 64  # elements of a block of a plain loop
+CACHE_LINE = 64
+LEAST_BYTES = 1 << 21  # that the loops of a kernel walk through, from which they leave the cache
+MOST_STREAMS = 8
+
+_ACCESS = re.compile(r"\b(p\d+)\[([^\[\]]*)\]")
+_STORE = re.compile(r"^p\d+\[[^\[\]]*\] = ")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An array read or written one element after the other; `address` is C text with `{at}`."""
+
+    address: str
+    per_line: int
+    written: bool
+
+    def fetches(self, first: str, count: int) -> list[str]:
+        """The statements that ask for `count` elements, `AHEAD` after the element `first`."""
+        write = ", 1" if self.written else ""
+        places = [f"({first} + {AHEAD + n})" for n in range(0, count, self.per_line)]
+        return [f"__builtin_prefetch({self.address.format(at=p)}{write});" for p in places]
+
+
+def streams_of(
+    lines: Sequence[str], variable: str, itemsizes: Mapping[str, int], numel: int
+) -> list[Stream]:
+    """What the statements read and write in steps of one along `variable`.
+
+    Args:
+      lines: the statements of one element.
+      variable: the variable of the loop.
+      itemsizes: the size of an element, by C pointer.
+      numel: how often the statements run.
+
+    Returns: one stream for each array; none where all of them together fit into the cache.
+    """
+    step = re.compile(rf"(?:^|(?<=[-+] )){variable}(?= [-+]|$)")
+    own = {s.split(" = ", 1)[0].split()[-1] for s in lines if " = " in s and not _STORE.match(s)}
+    found: dict[str, Stream] = {}
+    nbytes = 0
+    for line in lines:
+        for access in _ACCESS.finditer(line):
+            pointer, index = access.groups()
+            words = _WORD.findall(index)
+            along = step.search(index)
+            if along is None or index[: along.start()].endswith("- "):
+                continue
+            if words.count(variable) != 1 or own.intersection(words) or pointer in found:
+                continue
+            at = f"{index[: along.start()]}{{at}}{index[along.end() :]}"
+            written = _STORE.match(line) is not None and access.start() == 0
+            size = itemsizes[pointer]
+            found[pointer] = Stream(f"{pointer} + ({at})", CACHE_LINE // size, written)
+            nbytes += numel * size
+    if nbytes < LEAST_BYTES or len(found) > MOST_STREAMS:
+        return []
+    return list(found.values())
+
+
+def fetching_loop(loop: Loop, lines: Sequence[str], streams: Sequence[Stream]) -> list[str] | None:
+    """The vectorised loop over `lines` in blocks that fetch ahead; None where it is too short."""
+    if loop.fixed is None or loop.fixed < BLOCK + AHEAD or not streams:
+        return None
+    v, rest = loop.variable, loop.fixed % BLOCK
+    first, end = f"{v}_first", int(loop.stop) - rest
+    body = ["    " + s for s in lines]
+    out = [
+        f"for (int64_t {first} = {loop.start}; {first} < {end}; {first} += {BLOCK}) {{",
+        *("    " + s for stream in streams for s in stream.fetches(first, BLOCK)),
+        "    #pragma omp simd",
+        f"    for (int64_t {v} = {first}; {v} < {first} + {BLOCK}; {v}++) {{",
+        *("    " + s for s in body),
+        "    }",
+        "}",
+    ]
+    if rest:
+        out += ["#pragma omp simd", f"for (int64_t {v} = {end}; {v} < {loop.stop}; {v}++) {{"]
+        out += [*body, "}"]
+    return out
