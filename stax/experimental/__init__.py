@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stax.experimental import checkify, jet, mesh_utils, ode, pjit, shard_map
+from stax.experimental import checkify, jet, mesh_utils, ode, pjit, shard_map, sparse
 from stax.transforms.callbacks import io_callback
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "ode",
     "pjit",
     "shard_map",
+    "sparse",
 ]
 
 

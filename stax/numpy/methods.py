@@ -202,7 +202,13 @@ def _in_place(symbol: str) -> Any:
     return operator
 
 
-METHODS["__matmul__"] = lambda self, other: products.matmul(self, other)
+def _matmul(self: Tracer, other: Any) -> Any:
+    # A class that says so takes the product itself, as with NumPy's arrays.
+    own = getattr(other, "__array_ufunc__", self) is None
+    return NotImplemented if own else products.matmul(self, other)
+
+
+METHODS["__matmul__"] = _matmul
 METHODS["__rmatmul__"] = lambda self, other: products.matmul(other, self)
 for _symbol in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split():
     METHODS[f"__i{_symbol}__"] = _in_place(_symbol)

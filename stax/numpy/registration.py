@@ -167,7 +167,7 @@ def axes_tuple(axis: Any, ndim: int, op: str) -> tuple[int, ...]:
     """The axes named by None (all), an integer or a tuple, from the front and in given order."""
     if axis is None:
         return tuple(range(ndim))
-    if not isinstance(axis, tuple | list):
+    if not isinstance(axis, tuple | list | range):
         return (axis_index(axis, ndim, op),)
     axes = tuple(axis_index(a, ndim, op) for a in axis)
     if len(set(axes)) != len(axes):
