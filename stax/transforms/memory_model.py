@@ -9,7 +9,7 @@ memory.  Equations are numbered once, so that one set costs about two microsecon
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -149,11 +149,19 @@ class MemoryModel:
 
     def plan(self, kept: Iterable[Var]) -> Plan:
         """The figures of a set of kept values."""
+        return self.run(kept).plan
+
+    def run(self, kept: Iterable[Var]) -> Run:
+        """The figures of a set of kept values, and the lifetimes they come from."""
         kept = frozenset(kept)
         shift = self._shift(kept)
         groups = self._again(shift)
-        work = sum(self.costs[j] for _, group in groups for j in group)
-        return Plan(kept, self._peak(shift, groups), work)
+        again = {j for _, group in groups for j in group}
+        work = sum(self.costs[j] for j in again)
+        sweep, ends, turn, reads = self._sweep(shift, groups)
+        alive = [a + self.output_bytes for a in sweep.alive(self.places)]
+        plan = Plan(kept, max(alive), work)
+        return Run(plan, alive, again, sweep.first, sweep.last, ends, turn, reads)
 
     def _shift(self, kept: Iterable[Var]) -> list[int]:
         """What is added to the number of a value that the backward part reads."""
@@ -229,7 +237,10 @@ class MemoryModel:
             {k: sorted(set(ts)) for k, ts in sites.items()},
         )
 
-    def _peak(self, shift: Sequence[int], groups: Sequence[tuple[int, list[int]]]) -> int:
+    def _sweep(
+        self, shift: Sequence[int], groups: Sequence[tuple[int, list[int]]]
+    ) -> tuple[_Sweep, dict[int, int], int, dict[int, int]]:
+        """The lifetimes, those of the forward part, the kernel where that ends, and first reads."""
         n = self.count
         readers, unfused = self.readers.copy(), self.unfused.copy()
         for j, reads in self.sites:
@@ -262,19 +273,57 @@ class MemoryModel:
         sweep = _Sweep(2 * n, readers, unfused, self.final)
         for step in self.forward:
             sweep.add(step, step.reads, step.writes)
-        at = 0
-        for j, group in groups:
-            for step in self.backward[at:j]:
-                sweep.add(step, [k + shift[k] for k in step.reads], step.writes)
-            for i in group:
-                step = self.forward[i]
+        ends, turn = sweep.last.copy(), sweep.now
+        first: dict[int, int] = {}
+        again = dict(groups)
+        for j, step in enumerate(self.backward):
+            for i in again.get(j, ()):
+                step_again = self.forward[i]
                 # A result that is kept although its equation runs again is not made twice.
-                writes = [k + n for k in step.writes]
-                sweep.add(step, [k + shift[k] for k in step.reads], writes)
-            at = j
-        for step in self.backward[at:]:
-            sweep.add(step, [k + shift[k] for k in step.reads], step.writes)
-        return max(sweep.alive(self.places)) + self.output_bytes
+                operands = [k + shift[k] for k in step_again.reads]
+                now = sweep.add(step_again, operands, [k + n for k in step_again.writes])
+                for k in step_again.reads:
+                    first.setdefault(k, now)
+            now = sweep.add(step, [k + shift[k] for k in step.reads], step.writes)
+            for k in step.reads:
+                first.setdefault(k, now)
+        return sweep, ends, turn, first
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A plan and what the model followed: bytes alive at each kernel, and lives of values.
+
+    `again` are the forward equations that run twice; `first` and `last` the kernels between which a
+    stored value lives, `ends` the same as `last` when the forward part ends, with kernel `turn`;
+    `reads` the kernel that first reads a value in the backward part.
+    """
+
+    plan: Plan
+    alive: list[int]
+    again: set[int]
+    first: dict[int, int]
+    last: dict[int, int]
+    ends: dict[int, int]
+    turn: int
+    reads: dict[int, int]
+
+    def excess(self, limit: int) -> int:
+        """Bytes above a limit, summed over the kernels."""
+        return sum([a - limit for a in self.alive if a > limit])
+
+    def room(self, limit: int) -> Callable[[int | None, int | None], int]:
+        """The bytes free between two kernels before and after the turn."""
+        turn = min(self.turn, len(self.alive) - 1)
+        before = list(accumulate(self.alive[turn::-1], max))
+        after = list(accumulate(self.alive[turn:], max))
+
+        def free(start: int | None, stop: int | None) -> int:
+            early = 0 if start is None else before[min(max(turn - start - 1, 0), len(before) - 1)]
+            late = 0 if stop is None else after[min(max(stop - turn - 1, 0), len(after) - 1)]
+            return limit - max(early, late)
+
+        return free
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,15 @@ Input: a graph with backward equations.  Output: sets of kept forward values, fr
 to little, among which `plan_search` chooses.
 The sets come from three sources: minimum cuts at several prices of recomputation; a dynamic
 program that cuts the forward part into segments, each kept by one of those cuts or recomputed
-from its boundary; and single changes of those sets, or all sets where they are few.  An integer
-program adds to them where the user gives it time.  `MemoryModel` judges them all.
+from its boundary; and directed changes of those sets (`plan_moves`), or all sets where they are
+few.  An integer program adds to them where the user gives it time.  `MemoryModel` judges them all.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -23,7 +22,6 @@ from stax.core.primitive import Recompute
 from stax.transforms.maxflow import INFINITE, FlowNetwork
 from stax.transforms.memory_model import Kept, MemoryModel, Plan
 from stax.transforms.partition import (
-    LIGHT,
     Value,
     backward_equations,
     equation_cost,
@@ -33,6 +31,7 @@ from stax.transforms.partition import (
     network_values,
 )
 from stax.transforms.phases import Split, split_joint
+from stax.transforms.plan_moves import Moves
 from stax.transforms.plan_program import IntegerProgram, is_available
 from stax.transforms.rematerialise import ONE_PROGRAM
 from stax.transforms.simplify import has_effect
@@ -43,10 +42,8 @@ LEVELS: Final = 6  # cuts that the dynamic program chooses among
 POSITIONS: Final = 20  # boundaries the dynamic program considers
 LIMITS: Final = 24  # memory limits it is run for
 GRAINS: Final = 48  # amounts of held bytes that it tells apart
-TRIES: Final = 120_000  # equations simulated while improving small plans
-MOVES: Final = 10  # changes of each kind tried on one plan
+TRIES: Final = 240_000  # equations simulated while small changes are tried
 LARGE: Final = 3_000  # equations from which on fewer plans are looked at
-FEW: Final = 24  # up to so many values, all changes are tried
 EXHAUSTIVE: Final = 12  # up to this many values, every set of them is tried
 
 
@@ -99,8 +96,8 @@ class Planner:
         if len(free) <= EXHAUSTIVE:
             _all_subsets(model, self.fixed, free, found)
         else:
-            droppable = [v for v in free if v in usual]
-            _improve(model, self.network, droppable, self.fixed, found)
+            tries = TRIES // max(model.size, 1)
+            Moves(model, self.fixed, free, found, tries).search()
             self._by_integer_program(found, free)  # last: it adds, and is never worse
         return pareto(found.values())
 
@@ -384,81 +381,6 @@ def _all_subsets(
         kept = frozenset(fixed | {v for k, v in enumerate(free) if bits >> k & 1})
         if kept not in found:
             found[kept] = model.plan(kept)
-
-
-def _improve(
-    model: MemoryModel,
-    values: Sequence[Value],
-    droppable: Sequence[Var],
-    fixed: set[Var],
-    found: dict[Kept, Plan],
-) -> None:
-    """Add plans that differ from the best ones in few values, while that helps."""
-    given = {v.var: v for v in values if v.var not in fixed and v.capacity < INFINITE}
-    every = len(given) <= FEW
-    heavy = [v.var for v in given.values() if every or v.eqn.prim.recompute not in LIGHT]
-    movable = [v for v in dict.fromkeys([*droppable, *heavy]) if v in given]
-    # Bytes that a value costs for each operation that it saves, the worst bargain first.
-    movable.sort(key=lambda v: -given[v].bytes / _work(given[v]))
-    moves = FEW if every else MOVES
-    inputs: dict[Var, list[Var]] = {}
-    outputs: dict[Var, list[Var]] = {}
-    for value in values:
-        eqn = value.eqn
-        inputs[value.var] = [a for a in eqn.inputs if isinstance(a, Var) and a in given]
-        for var in inputs[value.var]:
-            outputs.setdefault(var, []).append(value.var)
-    budget = TRIES // max(model.size, 1)
-    seen: set[Kept] = set()
-    while budget > 0:
-        front = [p for p in pareto(found.values()) if p.kept not in seen]
-        if not front:
-            return
-        for plan in front:
-            seen.add(plan.kept)
-            drop = [v for v in movable if v in plan.kept][:moves]
-            keep = [v for v in reversed(movable) if v not in plan.kept][:moves]
-            changes = [plan.kept ^ {v} for v in (*drop, *keep)]
-            if every or plan is front[-1]:
-                # The least memory may be two changes away from the least so far.
-                pairs = itertools.combinations((*drop, *keep), 2)
-                changes += [plan.kept ^ set(pair) for pair in pairs]
-            # A value in place of all that is computed from it, or what it is computed from.
-            for var in [v for v in given if v in plan.kept][:moves]:
-                before = [v for v in inputs[var] if v not in plan.kept]
-                if before:
-                    after = {v for u in before for v in outputs.get(u, ())}
-                    changes.append((plan.kept - (after - fixed)).union(before))
-            for var in keep:
-                near, all_before = _kept_before(var, plan.kept, inputs)
-                changes += [(plan.kept - near) | {var}, (plan.kept - all_before) | {var}]
-            for changed in changes:
-                if changed not in found:
-                    budget -= 1
-                    found[changed] = model.plan(changed)
-            if budget <= 0:
-                return
-
-
-def _kept_before(
-    var: Var, kept: Kept, inputs: Mapping[Var, Sequence[Var]]
-) -> tuple[set[Var], set[Var]]:
-    """The kept values that `var` is computed from: the nearest, and all of them."""
-    near: set[Var] = set()
-    every: set[Var] = set()
-    seen = {var}
-    pending = [(var, True)]
-    while pending:
-        one, open_way = pending.pop()
-        for v in inputs[one]:
-            if v in kept:
-                every.add(v)
-                if open_way:
-                    near.add(v)
-            if v not in seen:
-                seen.add(v)
-                pending.append((v, open_way and v not in kept))
-    return near, every
 
 
 __all__ = ["Planner", "candidate_plans", "pareto", "thinned"]

@@ -13,14 +13,12 @@ from stax.compile import plan_search, simplified
 from stax.core.primitive import Recompute
 from stax.programs.options import CompileOptions
 from stax.transforms import plans
-from stax.transforms.plans import Planner
+from stax.transforms.plan_program import IntegerProgram
+from stax.transforms.plans import Planner, pareto
+from tests.budget.best import ALL, best_plans, flat, free_values, planner_of
 from tests.budget.models import MODELS, chain, transformer
 
 OPTIONS = CompileOptions.of()
-
-
-def flat(f, args):
-    return simplified(stax.jit(stax.grad(f)).trace(*args).graph, OPTIONS, {})
 
 
 def random_net(seed):
@@ -56,16 +54,6 @@ def random_net(seed):
     return f, (ws, rng.standard_normal((64, first)).astype(np.float32))
 
 
-def free_values(planner):
-    """The values a plan may keep or not."""
-    return [
-        v.var
-        for v in planner.network
-        if v.var not in planner.model.outputs | planner.fixed
-        and v.eqn.prim.recompute is not Recompute.VIEW
-    ]
-
-
 def worst_ratio(planner, found, most=12):
     """Work of the plans found over that of the best of all sets, at the worst limit."""
     free = free_values(planner)
@@ -98,20 +86,43 @@ def test_a_chain_is_planned_as_well_as_exhaustively():
     assert worst_ratio(planner, planner.plans()) <= 1.05
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_plans_are_near_the_best_that_are_known(name):
+    planner = planner_of(name)
+    ours = planner.plans()
+    known = pareto(best_plans(name, planner))
+    high, low = known[0].peak, ours[-1].peak
+    assert low <= 1.05 * known[-1].peak
+    for k in range(21):
+        limit = low + (high - low) * k // 20
+        best = min(p.work for p in known if p.peak <= max(limit, known[-1].peak))
+        assert min(p.work for p in ours if p.peak <= limit) <= 1.05 * best
+
+
 @pytest.mark.parametrize("name", ["mlp", "unet", "chain"])
-def test_an_integer_program_is_never_worse_and_agrees(name, monkeypatch):
+def test_an_integer_program_only_adds(name, monkeypatch):
     pytest.importorskip("scipy")
-    f, args = {**MODELS, "chain": lambda: chain(depth=8, rows=32, width=16)}[name]()
-    graph = flat(f, args)
-    ours = Planner(graph).plans()
-    monkeypatch.setattr(plans, "options", lambda: SimpleNamespace(plan_seconds=1.0))
-    more = Planner(graph).plans()
+    planner = planner_of(name)
+    ours = planner.plans()
+    monkeypatch.setattr(plans, "options", lambda: SimpleNamespace(plan_seconds=0.5))
+    more = Planner(flat(*ALL[name]())).plans()
+    assert len(more) >= 1
     for plan in ours:
         assert min(p.work for p in more if p.peak <= plan.peak) <= plan.work
-    for plan in more:
-        found = min((p.work for p in ours if p.peak <= plan.peak), default=None)
-        assert found is not None
-        assert found <= 1.05 * plan.work
+
+
+def test_an_integer_program_keeps_its_own_limit():
+    pytest.importorskip("scipy")
+    planner = planner_of("chain")
+    never = [v.var for v in planner.values if v.eqn.prim.recompute is Recompute.VIEW]
+    program = IntegerProgram(planner.model, planner.fixed, never)
+    work = []
+    for share in (1.0, 0.8, 0.6):
+        plan = planner.model.plan(program.solve(int(share * planner.everything.peak), 60.0))
+        assert plan.peak <= 1.12 * share * planner.everything.peak
+        work.append(plan.work)
+    assert work == sorted(work)
+    assert work[0] < work[-1]
 
 
 @pytest.mark.parametrize("name", ["mlp", "transformer", "unet"])
