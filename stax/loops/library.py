@@ -1,9 +1,10 @@
 """Calls of library routines: whole-array work that no loop nest of ours does as well.
 
-Input: the operands of an equation.  Output: `lower` rules that hand them, row-major in memory, to a
+Input: the operands of an equation. Output: `lower` rules that hand them, row-major in memory, to a
 routine of the target: code compiled once for the machine (sorting) or found in a library that is
-loaded already (LAPACK, the loops of SciPy's functions).  The target says which routines it has;
-without one the equation runs by its NumPy implementation, outside compiled code.
+loaded already (LAPACK, the loops of NumPy's transforms and of SciPy's functions). The target says
+which routines it has; without one the equation runs by its NumPy implementation, outside compiled
+code.
 
 A routine is known by its name, for LAPACK with the element type behind it, and takes integers that
 describe the call and the addresses of the operands and of the results.
@@ -143,6 +144,23 @@ def _spread(node: TensorNode, shape: Sequence[int]) -> TensorNode:
     """The operand repeated over the shape of the result."""
     lead = len(shape) - node.ndim
     return node.reshape((*(1,) * lead, *node.shape)).expand(tuple(shape))
+
+
+def fourier(kind: str) -> Rule:
+    """The rule of a Fourier transform: `fft`, `rfft` or `irfft`, over axes of a whole array."""
+
+    def rule(
+        ctx: Lowering, x: TensorNode, *, axes: Sequence[int], inverse: bool = False, n: int = 0
+    ) -> Any:
+        if 0 in x.shape:
+            return NotImplemented
+        if not axes:
+            return x
+        bits = 8 * real_part_dtype(x.dtype).itemsize
+        sizes = [int(inverse), n, x.ndim, *x.shape, len(axes), *axes]
+        return ctx.library(f"{kind}_f{bits}", [x], sizes)
+
+    return rule
 
 
 def sort(ctx: Lowering, *nodes: TensorNode, axis: int, num_keys: int) -> Any:

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import Aval, aval_of
-from stax.core.primitive import FALLBACK, Linear, Primitive, Recompute, Rule, Zero
+from stax.core.primitive import Linear, Primitive, Recompute, Rule, Zero
 from stax.core.trace import bind1
 from stax.dtypes import is_complex
 from stax.errors import DtypeError, ShapeError
+from stax.loops import library
 from stax.primitives import elementwise as el
 from stax.primitives.casts import convert
 from stax.primitives.families_arrays import check_axes, shifted
@@ -74,7 +75,7 @@ def _row(name: str, abstract_eval: Rule, impl: Rule, transposed: Rule) -> Primit
         jvp=jvp,
         transpose=transpose,
         batch=batch,
-        lower=FALLBACK,
+        lower=library.fourier(name),
         cost=_cost,
         recompute=Recompute.EXPENSIVE,
     )

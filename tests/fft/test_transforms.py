@@ -50,7 +50,7 @@ def test_values(name: str, options: dict[str, Any]) -> None:
     for dtype, tol in ((np.float32, 2e-5), (np.float64, 1e-12)):
         x = value(name, dtype)
         want = getattr(np.fft, name)(x, **options)
-        got = stax.jit(lambda a: fun(a, **options))(x)
+        got = stax.jit(lambda a: fun(a, **options), strict=True)(x)
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, rtol=tol, atol=tol * 30)
 
@@ -111,3 +111,49 @@ def test_errors() -> None:
         stax.jit(lambda a: snp.fft.fft(a, norm="x"))(REAL)
     with pytest.raises(TypeError, match="real"):
         stax.jit(snp.fft.rfft)(COMPLEX)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((5000, 12), (0,)),
+        ((3, 70, 5), (1,)),
+        ((40, 31, 9), (0, 1)),
+        ((2, 64, 60), (2, 1)),
+        ((1,), (0,)),
+    ],
+)
+def test_compiled_transforms_of_many_lines(shape: Any, axes: Any, dtype: Any) -> None:
+    """Lines of columns are gathered in pieces, and shared out between threads."""
+    real = RNG.standard_normal(shape).astype(dtype)
+    x = (real + 1j * RNG.standard_normal(shape)).astype(np.result_type(dtype, np.complex64))
+
+    def transforms(x: Any, real: Any) -> Any:
+        yield np.fft.fftn(x, axes=axes)
+        yield np.fft.ifftn(x, axes=axes, norm="forward")
+        yield np.fft.rfftn(real, axes=axes)
+        yield np.fft.irfftn(np.fft.rfftn(real, axes=axes), s=[shape[a] for a in axes], axes=axes)
+
+    found = stax.jit(lambda *v: list(transforms(*v)), strict=True)(x, real)
+    for k, (got, want) in enumerate(zip(found, transforms(x, real), strict=True)):
+        assert got.dtype == want.dtype
+        if dtype == np.float64 and k < 3:
+            np.testing.assert_array_equal(got, want)
+        near = 20 * np.finfo(dtype).eps * np.abs(want).max()
+        np.testing.assert_allclose(got, want, atol=near, rtol=0)
+
+
+def test_a_filter_with_its_gradient_is_one_compiled_program() -> None:
+    x, taps = RNG.standard_normal((4, 64)), RNG.standard_normal(64)
+
+    def loss(x: Any, taps: Any) -> Any:
+        spectrum = np.fft.rfft(x) * np.fft.rfft(taps)
+        grown = np.fft.fft2(np.fft.irfft(spectrum, n=64) * np.exp(1j * x))
+        return np.sum(np.abs(grown) ** 2) + np.sum(np.angle(spectrum[:, 1:9]) ** 2)
+
+    gradient = stax.grad(loss, argnums=(0, 1))
+    for got, want in zip(stax.jit(gradient, strict=True)(x, taps), gradient(x, taps), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-8)
+    rows = stax.jit(stax.vmap(loss, in_axes=(0, None)), strict=True)(x[:, None], taps)
+    np.testing.assert_allclose(rows, [loss(r[None], taps) for r in x], rtol=1e-12)

@@ -1,8 +1,9 @@
 """The library routines that a program may call, whatever computes them.
 
 Input: the name of a routine.  Output: whether this machine has it, its address, and the statement
-of a program that calls it.  There are three sources: our own C (sorting), the LAPACK that NumPy
-brought along, and the loops of SciPy's universal functions.  All but the last have one signature:
+of a program that calls it.  The sources are our own C (sorting), the LAPACK that NumPy brought
+along, the loops of its Fourier transforms, and those of SciPy's universal functions.  All but the
+last have one signature:
 
     int32_t routine(const int64_t *sizes, int32_t threads, void *const *pointers)
 
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.c import lapack, sorting
+from stax.backends.c import fourier, lapack, sorting
 from stax.backends.c.convolution import convolutions, is_convolution, symbol
 from stax.backends.c.image import RoutineCall
 from stax.backends.c.support import COMPLEX_TAGS, GEMM_TAGS, support
@@ -40,6 +41,8 @@ def has_routine(name: str) -> bool:
         return _ufunc_loop(name) is not None
     if name in lapack.ROUTINES:
         return lapack.lapack_table() is not None
+    if name in fourier.ROUTINES:
+        return fourier.transforms(_loop_of) is not None
     return (
         name in PRODUCTS
         or name in COMPLEX_PRODUCTS
@@ -77,6 +80,8 @@ def address(name: str) -> int:
         return ctypes.addressof(found)
     if name in lapack.ROUTINES:
         return _lapack_library().address(f"stax_{name}")
+    if name in fourier.ROUTINES:
+        return _fourier_library().address(f"stax_{name}")
     return _sorting_library().address(f"stax_{name}")
 
 
@@ -102,6 +107,17 @@ def _lapack_library() -> Library:
     table = (ctypes.c_void_p * len(entries))(*entries)
     _bound.append(table)
     library.handle.stax_bind_lapack(ctypes.cast(table, ctypes.c_void_p))
+    return library
+
+
+@functools.cache
+def _fourier_library() -> Library:
+    found = fourier.transforms(_loop_of)
+    assert found is not None
+    library = require_toolchain().load(PREAMBLE + fourier.fourier_source(), opt="-O2")
+    table = (ctypes.c_void_p * len(found))(*found)
+    _bound.append(table)
+    library.handle.stax_bind_transforms(ctypes.cast(table, ctypes.c_void_p))
     return library
 
 
@@ -135,14 +151,20 @@ def _ufunc_loop(name: str) -> Any:
     except ImportError:
         return None
     ufunc = getattr(inner, f"_{function}", None) or getattr(space, function, None)
+    pair = _loop_of(ufunc, types)
+    return None if pair is None else (ctypes.c_void_p * 2)(*pair)
+
+
+def _loop_of(ufunc: Any, types: str) -> tuple[int, int] | None:
+    """The addresses of a universal function's loop for these types, and of its data."""
     if not isinstance(ufunc, np.ufunc) or types not in ufunc.types:
         return None
     head = _UFuncHead.from_address(id(ufunc))
     if (head.nin, head.nout, head.ntypes) != (ufunc.nin, ufunc.nout, ufunc.ntypes):
         return None  # another layout than the documented one
     place = ufunc.types.index(types)
-    loop, data = head.functions[place], head.data[place]
-    return (ctypes.c_void_p * 2)(loop, data) if loop else None
+    loop, data = head.functions[place], head.data[place] if head.data else None
+    return (loop, data or 0) if loop else None
 
 
 # ----------------------------------------------------------------------------------- the call
