@@ -16,6 +16,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping
 
+from stax.backends.c.abreast import ROWS, rows_abreast
 from stax.backends.c.along import element_loop, position_of_extreme
 from stax.backends.c.frame import KernelSource
 from stax.backends.c.handler import (
@@ -82,6 +83,7 @@ class NestEmitter(ReductionFrame):
         self.later: set[str] = self._read_later()
         self.grouped = False
         self.group_arrays: list[str] = []
+        self.abreast = 1  # rows whose elements one loop merges into columns
 
     def _read_later(self) -> set[str]:
         """Values along the row that a later stage of the kernel reads."""
@@ -136,7 +138,7 @@ class NestEmitter(ReductionFrame):
         decode = self._decode("row")
         if not self.grouped:
             body = [*decode, *row]
-            head = f"for (int64_t row = {first}; row < last; row++) {{"
+            head = f"for (int64_t row = {first}; row < last; row += {self.abreast}) {{"
             return [head, *("    " + s for s in body), "}"]
         lines = [
             f"for (int64_t base = {first}; base < last; base += {GROUP}) {{",
@@ -261,6 +263,8 @@ class NestEmitter(ReductionFrame):
             emitter.emit(instrs, self.at(member), values, 0, stop)
             if stop < len(instrs):
                 opened.append(self.opened(member, stop, values))
+        if not first and self._few_columns(opened, members):
+            self._put_abreast(opened)
         if not self.along:
             emitter.row.lines.append("{")
             emitter.row.lines.extend("    " + s for s in emitter.inner.lines)
@@ -271,6 +275,29 @@ class NestEmitter(ReductionFrame):
             if self.kernel.writers[name].role is Role.FULL:
                 emitter.forwarded.pop(name, None)
         return opened
+
+    def _few_columns(self, opened: list[OpenReduction], members: list[Member]) -> bool:
+        """Whether the kernel merges rows into columns, a multiple of four a block, and no more."""
+        alone = len(members) == len(self.kernel.members) == len(opened)
+        if not alone or len(self.rows) != 1 or len(self.along) != 1:
+            return False
+        per_block = -(-self.rows[0] // self.blocks)
+        columns = all(r.member.role is Role.COLUMN and not r.sample for r in opened)
+        return columns and self.rows[0] % ROWS == 0 and per_block % ROWS == 0
+
+    def _put_abreast(self, opened: list[OpenReduction]) -> None:
+        """Replace the statements of a row by those of several, where they are few."""
+        position = self.along_position()
+        columns = [
+            (c_type(dtype), f"{name}[{position}]")
+            for r in opened
+            for name, dtype in zip(r.names, r.dtypes, strict=True)
+        ]
+        emitter, row = self.emitter, self.row_symbols[0].name
+        found = rows_abreast(row, emitter.row.lines, emitter.inner.lines, columns)
+        if found is not None:
+            emitter.row.lines[:], emitter.inner.lines[:] = found
+            self.abreast = ROWS
 
     def _segments(self, members: list[Member], cuts: list[int]) -> None:
         """One loop for each piece, in which the conditions on the loop variable are decided."""

@@ -22,6 +22,7 @@ MOST_STREAMS = 8
 
 _ACCESS = re.compile(r"\b(p\d+)\[([^\[\]]*)\]")
 _STORE = re.compile(r"^p\d+\[[^\[\]]*\] = ")
+_SHIFT = re.compile(r" [-+] \d+$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -51,11 +52,12 @@ def streams_of(
       itemsizes: the size of an element, by C pointer.
       numel: how often the statements run.
 
-    Returns: one stream for each array; none where all of them together fit into the cache.
+    Returns: a stream for each row of an array; none where all arrays fit into the cache.
     """
     step = re.compile(rf"(?:^|(?<=[-+] )){variable}(?= [-+]|$)")
     own = {s.split(" = ", 1)[0].split()[-1] for s in lines if " = " in s and not _STORE.match(s)}
     found: dict[str, Stream] = {}
+    whole: set[str] = set()
     nbytes = 0
     for line in lines:
         for access in _ACCESS.finditer(line):
@@ -64,13 +66,17 @@ def streams_of(
             along = step.search(index)
             if along is None or index[: along.start()].endswith("- "):
                 continue
-            if words.count(variable) != 1 or own.intersection(words) or pointer in found:
+            if words.count(variable) != 1 or own.intersection(words):
                 continue
             at = f"{index[: along.start()]}{{at}}{index[along.end() :]}"
+            place = f"{pointer} {_SHIFT.sub('', at)}"
+            if place in found:
+                continue
             written = _STORE.match(line) is not None and access.start() == 0
             size = itemsizes[pointer]
-            found[pointer] = Stream(f"{pointer} + ({at})", CACHE_LINE // size, written)
-            nbytes += numel * size
+            found[place] = Stream(f"{pointer} + ({at})", CACHE_LINE // size, written)
+            nbytes += 0 if pointer in whole else numel * size
+            whole.add(pointer)
     if nbytes < LEAST_BYTES or len(found) > MOST_STREAMS:
         return []
     return list(found.values())
