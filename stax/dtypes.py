@@ -144,7 +144,14 @@ def _promote_two(a: DType, b: DType) -> DType:
 
 
 # Names of JAX's module of the same name; 64-bit dtypes are always there.
-iinfo = ml_dtypes.iinfo
+def iinfo(int_type: Any) -> Any:
+    """Limits of an integer dtype, those of four bits included, or of an array's dtype.
+
+    >>> iinfo(np.ones(3, np.int8)).max
+    127
+    """
+    found: Any = ml_dtypes.iinfo
+    return found(_own_dtype(int_type))
 
 
 def finfo(dtype: Any) -> Any:
@@ -153,9 +160,14 @@ def finfo(dtype: Any) -> Any:
     >>> float(finfo(bfloat16).eps)
     0.0078125
     """
-    of_array = not isinstance(dtype, type) and hasattr(dtype, "dtype")
     found: Any = ml_dtypes.finfo
-    return found(dtype.dtype if of_array else dtype)
+    return found(_own_dtype(dtype))
+
+
+def _own_dtype(value: Any) -> Any:
+    """The dtype of an array; anything else, a class among them, as it is."""
+    of_array = not isinstance(value, type) and hasattr(value, "dtype")
+    return value.dtype if of_array else value
 
 
 class extended(np.generic):

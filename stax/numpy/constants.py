@@ -23,7 +23,6 @@ from numpy import (
     floating,
     generic,
     half,
-    iinfo,
     inexact,
     inf,
     int8,
@@ -59,6 +58,7 @@ from numpy import (
 from stax.dtypes import bfloat16 as _bfloat16
 from stax.dtypes import finfo as finfo
 from stax.dtypes import float8_e4m3fn as _float8
+from stax.dtypes import iinfo as iinfo
 from stax.typing import Array as ndarray
 
 bfloat16 = _bfloat16.type

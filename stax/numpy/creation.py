@@ -139,12 +139,20 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> A
     return broadcast_to_shape(value, shape_tuple(shape))
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", **kwargs: Any) -> Array:
+def full(
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Array:
     """An array filled with one value, which may be traced."""
     if isinstance(fill_value, Tracer):
-        check_device(kwargs.get("device"), "full")
+        check_device(device, "full")
         return as_traced(_full.__wrapped__(shape, fill_value, dtype))
-    return _full(shape, fill_value, dtype, order, **kwargs)
+    return _full(shape, fill_value, dtype, order, device=device, like=like)
 
 
 ARRAY_FUNCTIONS[np.full] = full

@@ -50,9 +50,19 @@ def _plain_sort(a: Any, axis: Any = -1, *args: Any, descending: bool = False, **
     return np.flip(out, -1 if axis is None else axis) if descending else out
 
 
-def _plain_argsort(a: Any, axis: Any = -1, *args: Any, descending: bool = False, **kw: Any) -> Any:
+def _plain_argsort(
+    a: Any,
+    axis: Any = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: bool = False,
+) -> Any:
     if not descending:
-        return np.argsort(a, axis, *args, **kw)
+        if kind is None and stable is None:  # stable like the compiled one, which NumPy's is not
+            kind = "stable"
+        return np.argsort(a, axis, kind, order, stable=stable)
     if axis is None:
         a, axis = np.ravel(a), -1
     order = np.argsort(np.flip(a, axis), axis, kind="stable")
@@ -88,7 +98,10 @@ def argsort(
     stable: Any = None,
     descending: bool = False,
 ) -> Array:
-    """The permutation that sorts `a` along `axis`, stably; as `numpy.argsort`."""
+    """The permutation that sorts `a` along `axis`, stably where `kind` does not say otherwise.
+
+    Otherwise as `numpy.argsort`; with `descending` the largest comes first.
+    """
     x, k = lines(operand(a, "argsort"), axis, "argsort")
     if not descending:
         return sort_rows((x, iota(x.shape, k)), k)[1]

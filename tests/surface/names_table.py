@@ -38,7 +38,7 @@ WITHOUT_EXAMPLE = frozenset(
     "lax.conv_dimension_numbers lax.dtype lax.padtype_to_pads lax.pmax lax.pmean lax.pmin "
     "lax.ppermute lax.psum lax.psum_scatter lax.rng_uniform numpy.array2string numpy.array_repr "
     "numpy.array_str numpy.at numpy.base_repr numpy.binary_repr numpy.common_type "
-    "numpy.copyto numpy.einsum_path numpy.finfo numpy.format_float_positional "
+    "numpy.copyto numpy.einsum_path numpy.finfo numpy.iinfo numpy.format_float_positional "
     "numpy.format_float_scientific numpy.fromfile numpy.frompyfunc numpy.fromstring "
     "numpy.genfromtxt numpy.get_printoptions numpy.geterr numpy.load numpy.loadtxt "
     "numpy.may_share_memory numpy.min_scalar_type numpy.printoptions numpy.promote_types "
