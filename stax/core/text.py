@@ -120,6 +120,8 @@ def _scalar(value: Any) -> str:
         return "zero"
     if isinstance(value, complex | np.complexfloating):
         return f"complex({_scalar(value.real)}, {_scalar(value.imag)})"
+    if value != value and np.signbit(value):
+        return "-nan"
     if isinstance(value, float):  # np.float64 too
         return repr(float(value))
     return str(value)  # f16, f32, bf16: NumPy's shortest text that rounds back

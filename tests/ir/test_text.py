@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -29,7 +30,7 @@ def literal_graph(*literals: Literal) -> Graph:
 
 SCALARS = [
     0, -7, 1 << 70, True, False, 0.0, -0.0, 1e-300, float("inf"), -float("inf"), float("nan"),
-    2.5, 1 + 2j, complex(float("nan"), -0.0),
+    -float("nan"), complex(0.0, -float("nan")), 2.5, 1 + 2j, complex(float("nan"), -0.0),
 ]  # fmt: skip
 
 
@@ -42,6 +43,8 @@ def test_python_scalars_keep_type_and_bits(value):
         read = back.outputs[0].value
         assert type(read) is type(value)
         assert repr(read) == repr(value)
+        assert math.copysign(1, read.imag) == math.copysign(1, value.imag)
+        assert math.copysign(1, read.real) == math.copysign(1, value.real)
         assert back.outputs[0].aval is graph.outputs[0].aval
 
 

@@ -96,8 +96,8 @@ def literal(value: Any, dtype: DType) -> str:
     x = float(value)
     single = dtype.itemsize <= 4
     suffix = "f" if single else ""
-    if math.isnan(x):
-        return f'__builtin_nan{suffix}("")'
+    if math.isnan(x):  # its sign is seen by signbit and copysign
+        return f'({"-" if math.copysign(1, x) < 0 else ""}__builtin_nan{suffix}(""))'
     if math.isinf(x):
         return f"{'-' if x < 0 else ''}__builtin_inf{suffix}()"
     text = repr(float(np.float32(x))) if single else repr(x)

@@ -380,16 +380,16 @@ int32_t stax_adjugate_f64(const int64_t *s, int32_t threads, void *const *p) {
     int64_t n = s[1], bytes = (5 * n * n + 3 * n) * (int64_t)sizeof(double) + stax_det_bytes_f64(n);
     return stax_each(s, threads, p, stax_adjugate_one_f64, bytes, 12 * n * n * (n + 16));
 }
-/* sizes: stack, m, n, the bits of the share of the largest singular value that counts as 0 */
+/* sizes: stack, m, n; p[1] has for each matrix the share of its largest singular value below which
+   one counts as 0 */
 static int stax_pinv_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t m = s[1], n = s[2], k = m < n ? m : n, sizes[] = {1, m, n, 0};
-    double *u = (double *)work, *vt = u + m * k, *values = vt + k * n, cutoff;
-    double *out = (double *)p[1] + i * n * m;
+    double *u = (double *)work, *vt = u + m * k, *values = vt + k * n;
+    double *out = (double *)p[2] + i * n * m;
     int info = stax_singular_f64(sizes, (char *)(values + k), (const double *)p[0] + i * m * n, u,
                                  values, vt);
     if (info) return info;
-    memcpy(&cutoff, s + 3, 8);
-    cutoff *= values[0];
+    double cutoff = ((const double *)p[1])[i] * values[0];
     for (int64_t j = 0; j < k; j++) values[j] = values[j] > cutoff ? 1 / values[j] : 0;
     for (int64_t r = 0; r < m; r++)
         for (int64_t j = 0; j < k; j++) u[r * k + j] *= values[j];

@@ -55,10 +55,8 @@ def literal(value: Any, dtype: DType) -> str:
 
 def number(x: float) -> str:
     """A floating number as text that both Python and Triton read."""
-    if math.isnan(x):
-        return 'float("nan")'
-    if math.isinf(x):
-        return f'float("{"-" if x < 0 else ""}inf")'
+    if not math.isfinite(x):
+        return f'float("{"-" if math.copysign(1, x) < 0 else ""}{"nan" if x != x else "inf"}")'
     return repr(x)
 
 
