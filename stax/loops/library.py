@@ -13,7 +13,6 @@ describe the call and the addresses of the operands and of the results.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -71,17 +70,14 @@ def matrix_routine(name: str, *flags: str, wide: bool = True) -> Rule:
     return rule
 
 
-_PINV = matrix_routine("pinv", "bits")
+_PINV = matrix_routine("pinv")
 
 
 def pseudo_inverse(
-    ctx: Lowering, a: TensorNode, *, rcond: float | None, hermitian: bool
+    ctx: Lowering, a: TensorNode, share: TensorNode, *, hermitian: bool
 ) -> TensorNode | Any:
-    """Pseudo-inverses; singular values below `rcond` times the largest (1e-15) count as 0."""
-    if hermitian or not isinstance(rcond, float | int | None):
-        return NotImplemented
-    (bits,) = struct.unpack("=q", struct.pack("=d", 1e-15 if rcond is None else rcond))
-    return _PINV(ctx, a, bits=bits)
+    """Pseudo-inverses; singular values below `share` times the largest count as 0."""
+    return NotImplemented if hermitian else _PINV(ctx, a, share)
 
 
 def ufunc_routine(name: str, results: int = 1, pick: int = 0) -> Rule:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from stax.core.aval import Aval
+from stax.core.aval import Aval, aval_of
+from stax.core.primitive import Zero
 from stax.core.trace import bind, bind1
 from stax.dtypes import is_complex
 from stax.loops.library import matrix_routine, pseudo_inverse
@@ -27,6 +28,7 @@ from stax.primitives.linalg_algebra import (
     diagonal_matrix,
     diagonal_of,
     eye_like,
+    given,
     hermitian_part,
     matmul,
     matrix_row,
@@ -282,18 +284,20 @@ def svdvals(a: Any) -> Any:
 # ------------------------------------------------------------------------------------- pinv
 
 
-def _pinv_aval(a: Aval, *, rcond: float | None, hermitian: bool) -> Aval:
+def _pinv_aval(a: Aval, share: Aval, *, hermitian: bool) -> Aval:
     check_stack("pinv", (a,), square=int(hermitian))
     return Aval((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
 
 
-def _pinv_impl(a: Any, *, rcond: float | None, hermitian: bool) -> Any:
-    return np.linalg.pinv(a, hermitian=hermitian, **({} if rcond is None else {"rcond": rcond}))
+def _pinv_impl(a: Any, share: Any, *, hermitian: bool) -> Any:
+    return np.linalg.pinv(a, rcond=share[..., 0, 0], hermitian=hermitian)
 
 
 def _pinv_jvp(primals: Any, p: Any, tangents: Any, **params: Any) -> Any:
-    # Golub and Pereyra (1973), for a constant rank.
-    (a,), (t,) = primals, tangents
+    # Golub and Pereyra (1973), for a constant rank, on which alone the share has an effect.
+    a, t = primals[0], tangents[0]
+    if not given(t):
+        return Zero(aval_of(p).tangent())
     m, n = a.shape[-2:]
     out = el.neg(matmul(p, t, p))
     outside = el.sub(eye_like(a, m), matmul(a, p))
@@ -307,9 +311,12 @@ pinv_p = matrix_row(
 )
 
 
-def pinv(a: Any, rcond: float | None = None, hermitian: bool = False) -> Any:
-    """The Moore-Penrose pseudo-inverses; singular values below rcond times the largest are 0."""
-    return bind1(pinv_p, a, rcond=rcond, hermitian=hermitian)
+def pinv(a: Any, share: Any, hermitian: bool = False) -> Any:
+    """The Moore-Penrose pseudo-inverses.
+
+    Singular values below `share`, float64 of shape (*stack, 1, 1), times the largest count as 0.
+    """
+    return bind1(pinv_p, a, share, hermitian=hermitian)
 
 
 def left_vectors(v: Any) -> Any:

@@ -271,3 +271,43 @@ def test_integers_and_empty_stacks() -> None:
         assert_same(stax.jit(fun)(a), fun(a))
         assert_same(stax.jit(fun)(np.zeros((0, 2, 2))), fun(np.zeros((0, 2, 2))))
     assert_same(stax.jit(la.det)(np.zeros((0, 0))), np.linalg.det(np.zeros((0, 0))))
+
+
+CUTOFFS = {
+    "a number": 0.3,
+    "one for each matrix": np.array([[0.1, 0.3, 0.6], [0.9, 0.2, 0.4]]),
+    "one for each column of the stack": np.array([0.1, 0.3, 0.6], np.float32),
+}
+
+
+@pytest.mark.parametrize("cutoff", CUTOFFS.values(), ids=CUTOFFS)
+@pytest.mark.parametrize("name", ["pinv", "matrix_rank"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+def test_a_cutoff_may_be_traced_and_differ_between_matrices(
+    name: str, cutoff: Any, dtype: str
+) -> None:
+    x = np.random.default_rng(5).standard_normal((2, 3, 4, 3)).astype(dtype)
+    f = getattr(la, name)
+    for call in (lambda a, c: f(a, c), lambda a, c: f(a, rtol=c)):
+        want = call(x, cutoff)
+        tol = 2e-4 if dtype == "f4" else 1e-10
+        assert_same(stax.jit(call)(x, cutoff), want, tol)
+        assert_same(stax.jit(lambda a, call=call: call(a, cutoff))(x), want, tol)
+        if np.ndim(cutoff) == 2:
+            assert_same(stax.vmap(call)(x, cutoff), want, tol)
+
+
+def test_pinv_has_no_derivative_in_its_cutoff() -> None:
+    x, c = tall(), np.float64(0.01)
+    g = stax.grad(lambda a, c: la.pinv(a, rtol=c).sum(), argnums=(0, 1))(x, c)
+    assert_same(g[0], stax.grad(lambda a: la.pinv(a).sum())(x))
+    assert g[1] == 0
+
+
+def test_lstsq_takes_a_traced_cutoff() -> None:
+    x, y = tall(), RNG.standard_normal((5, 2))
+    for c in (0.01, 0.6, -1.0):
+        want = la.lstsq(x, y, c)
+        got = stax.jit(lambda a, b, c: la.lstsq(a, b, c))(x, y, c)
+        assert int(got[2]) == int(want[2])
+        assert_same(got[0], want[0])

@@ -21,11 +21,12 @@ from stax.numpy.inexact import as_library_takes_them
 from stax.numpy.linalg.operands import Array, common_stack, matrices
 from stax.numpy.registration import (
     NoValue,
+    broadcast_to_shape,
     converted,
     implements,
     operand,
 )
-from stax.numpy.ufuncs import greater, multiply
+from stax.numpy.ufuncs import greater, less, multiply
 from stax.primitives import elementwise as el
 from stax.primitives import linalg_solve as systems
 from stax.primitives import linalg_spectral as spectral
@@ -78,19 +79,34 @@ def slogdet(a: Array) -> Any:
     return SlogdetResult(*systems.slogdet(*matrices("slogdet", a)))
 
 
-def _cutoff(op: str, rcond: Any, default: float | None) -> float | None:
-    return default if rcond is None or rcond is NoValue else float(rcond)
+def _per_matrix(value: Any, op: str) -> Any:
+    """A number for each matrix of a stack, or one for all, as an array that its values broadcast.
+
+    >>> _per_matrix(np.array([0.5, 2.0]), "pinv").shape
+    (2, 1)
+    """
+    v = operand(value, op)
+    return reshape(v, (*v.shape, 1)) if v.shape else v
+
+
+def _share(value: Any, x: Array, op: str) -> Array:
+    """`value`, one number or one for each matrix of `x`, as `spectral.pinv` takes it."""
+    v = _per_matrix(_per_matrix(converted(operand(value, op), np.dtype(np.float64)), op), op)
+    return broadcast_to_shape(v, (*x.shape[:-2], 1, 1))
 
 
 @implements(np.linalg.pinv)
 def pinv(a: Array, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NoValue) -> Array:
     """The pseudo-inverse; its derivative takes the rank as constant; as `numpy.linalg.pinv`."""
     (x,) = matrices("pinv", a)
-    default = None
-    if rtol is not NoValue and rcond is None:
-        eps = float(np.finfo(real_dtype(x.dtype)).eps)
-        default = max(x.shape[-2:]) * eps if rtol is None else float(rtol)
-    return spectral.pinv(x, _cutoff("pinv", rcond, default), bool(hermitian))
+    if rcond is None or rcond is NoValue:
+        if rtol is NoValue:
+            rcond = 1e-15
+        elif rtol is None:
+            rcond = max(x.shape[-2:]) * float(np.finfo(real_dtype(x.dtype)).eps)
+        else:
+            rcond = rtol
+    return spectral.pinv(x, _share(rcond, x, "pinv"), bool(hermitian))
 
 
 @implements(np.linalg.lstsq)
@@ -108,13 +124,16 @@ def lstsq(a: Array, b: Array, rcond: Any = None) -> tuple[Array, Array, Array, A
             where=user_source() or None,
         )
     eps = float(np.finfo(real_dtype(x.dtype)).eps)
-    cutoff = max(x.shape) * eps if rcond is None else float(rcond)
-    if cutoff < 0:
-        cutoff = eps
+    cutoff = converted(
+        operand(max(x.shape) * eps if rcond is None else rcond, "lstsq"), np.dtype(np.float64)
+    )
+    cutoff = el.select(less(cutoff, 0.0), np.float64(eps), cutoff)
     values = spectral.svdvals(x)
     largest = rd.max(values, initial=0.0)
-    rank = rd.sum(greater(values, multiply(largest, cutoff)), dtype=np.int32)
-    solution = matmul(spectral.pinv(x, cutoff), y)
+    rank = rd.sum(
+        greater(values, multiply(largest, converted(cutoff, values.dtype))), dtype=np.int32
+    )
+    solution = matmul(spectral.pinv(x, _share(cutoff, x, "lstsq")), y)
     misfit = el.sub(y, matmul(x, solution))
     squares = _absolute_square(misfit)
     residuals = reduce_sum(squares, (0,))
@@ -141,10 +160,11 @@ def matrix_rank(A: Array, tol: Any = None, hermitian: bool = False, *, rtol: Any
     values = el.abs_(spectral.eigvalsh(x)) if hermitian else spectral.svdvals(x)
     if tol is None:
         if rtol is None:
-            rtol = max(x.shape[-2:]) * float(np.finfo(values.dtype).eps)
-        tol = multiply(rd.max(values, axis=-1, keepdims=True, initial=0.0), rtol)
-    elif np.ndim(tol):
-        tol = np.asarray(tol)[..., None]
+            rtol = max(x.shape[-2:]) * np.finfo(values.dtype).eps
+        largest = rd.max(values, axis=-1, keepdims=True, initial=0.0)
+        tol = multiply(largest, _per_matrix(rtol, "matrix_rank"))
+    else:
+        tol = _per_matrix(tol, "matrix_rank")
     return rd.count_nonzero(greater(values, tol), axis=-1)
 
 
