@@ -75,10 +75,11 @@ def logical(rule: Function) -> Function:
 
 
 def complex_sign(x: Any) -> Any:
-    """The unit number x / |x|; 0 at 0; the direction of an infinite or overflowing part."""
+    """The unit number x / |x|; +0 at 0; the direction of an infinite or overflowing part."""
     radius = el.abs_(x)
     zero, one = literal(0, radius), literal(1, radius)
-    safe = el.select(el.logical_or(el.eq(radius, zero), el.isinf(radius)), one, radius)
+    at_zero = el.eq(radius, zero)
+    safe = el.select(el.logical_or(at_zero, el.isinf(radius)), one, radius)
     a, b = el.real(x), el.imag(x)
     ordinary = el.complex_(el.div(a, safe), el.div(b, safe))
     # As in NumPy: an infinite part gives its sign, two of them NaN; where only the radius is
@@ -90,7 +91,8 @@ def complex_sign(x: Any) -> Any:
         el.add(el.select(along_real, el.sign(a), zero), undefined),
         el.add(el.select(along_real, zero, el.sign(b)), undefined),
     )
-    return el.select(el.isinf(radius), direction, ordinary)
+    value = el.select(el.isinf(radius), direction, ordinary)
+    return el.select(at_zero, literal(0, x), value)
 
 
 def complex_rint(x: Any) -> Any:

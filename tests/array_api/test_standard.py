@@ -148,6 +148,32 @@ def test_limits_of_an_array_are_those_of_its_dtype() -> None:
     assert seen == [(-(2**15), 32)]
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_the_sign_of_complex_numbers_with_zeros_and_infinities_is_that_of_numpy(
+    dtype: str,
+) -> None:
+    parts = (0.0, -0.0, 2.0, -2.0, np.inf, -np.inf, np.nan)
+    x = np.array([complex(a, b) for a in parts for b in parts], dtype)
+    with np.errstate(all="ignore"):
+        want = np.sign(x)
+    for got in (stax.jit(snp.sign)(x), stax.jit(snp.sign, backend="numpy")(x)):
+        for a, b in ((got.real, want.real), (got.imag, want.imag)):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+            sure = ~np.isnan(b)
+            np.testing.assert_array_equal(np.signbit(a)[sure], np.signbit(b)[sure])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_constants_keep_the_sign_of_nan(dtype: str) -> None:
+    plus, minus = (np.array([v], dtype)[0] for v in (np.nan, -np.nan))
+    made, chosen = stax.jit(
+        lambda x: (snp.full((2,), minus), snp.where(x > 0, snp.where(x > 1, plus, minus), x))
+    )(np.array([0, 1, 2], dtype))
+    assert np.signbit(made).tolist() == [True, True]
+    assert np.isnan(chosen).tolist() == [False, True, True]
+    assert np.signbit(chosen).tolist() == [False, True, False]
+
+
 METHODS = (
     "abs add and bool complex float floordiv ge getitem gt iadd iand ifloordiv ilshift imatmul "
     "imod imul int invert ior ipow irshift isub itruediv ixor le lshift lt matmul mod mul ne neg "
