@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from stax.backends import on_demand
 from stax.backends.c.cache import warn_degraded_once
 from stax.backends.c.dispatch import Dispatcher, SlowPath, make_dispatcher, set_trace_depth
+from stax.backends.c.forms import STATIC, shared
 from stax.backends.c.nested import REGISTER_BYTES
 from stax.backends.c.program import CProgram, ProgramSource, arena_of, emit_program
 from stax.backends.c.routines import has_routine
@@ -492,7 +493,9 @@ def program_of(lowered: Lowered) -> CProgram | TritonProgram | ReferenceProgram:
         counters.compiled += 1
         made: CProgram | TritonProgram
         if lowered.device == "cpu":
-            made = CProgram(source.image, lowered.timings)
+            static = 1 if lowered.options.dynamic_batch else STATIC
+            general = shared(source.image.text, static)
+            made = CProgram(source.image, lowered.timings, general)
         else:
             make = on_demand("triton.run").TritonProgram
             made = make(source, lowered.device, lowered.timings)
@@ -521,15 +524,15 @@ def _native(graph: Graph, options: CompileOptions) -> CProgram:
     process = process_options()
     decides = repr((options, process.plan_seconds))
     key = None if process.debug else graph_key(graph, decides)
-    image = load_image(key) if key else None
+    stored = load_image(key) if key else None
     with _lock:
-        if image is None:
+        if stored is None:
             made = program_of(lowered_graph(graph, options))
             assert isinstance(made, CProgram)
             if key:
-                store_image(key, made.image)
+                store_image(key, made.image, made.general)
         else:
-            made = CProgram(image, {})
+            made = CProgram(stored[0], {}, stored[1])
             counters.compiled += 1
             counters.compiler_runs += not made.from_cache
     return made

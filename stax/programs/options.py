@@ -32,6 +32,7 @@ class CompileOptions:
     prune: bool = True
     fuse: bool = True
     recompute: bool = True
+    dynamic_batch: bool = False
 
     @staticmethod
     def of(

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from stax.backends.c.cache import content_key, load_blob, store_blob
+from stax.backends.c.forms import Shared
 from stax.backends.c.image import Image
 from stax.backends.c.routines import has_routine
 from stax.backends.c.toolchain import require_toolchain
@@ -128,18 +129,27 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def load_image(key: str) -> Image | None:
-    """The program kept under a key, None when there is none or it cannot run here."""
+def load_image(key: str) -> tuple[Image, Shared | None] | None:
+    """The program kept under a key, None when there is none or it cannot run here.
+
+    Beside the image stands the general program that is compiled in its place, if any.
+    """
     data = load_blob(key)
     if data is None:
         return None
     record = json.loads(data)
     arrays = {name: b64decode(text) for name, text in record["arrays"].items()}
     image = image_from(record["image"], record["functions"], record["body"], arrays)
-    return image if all(map(has_routine, image.routines)) else None
+    if not all(map(has_routine, image.routines)):
+        return None
+    general = record["general"]
+    if general is None:
+        return image, None
+    text, sizes, reals = general
+    return image, Shared(text, tuple(sizes), tuple(map(float.fromhex, reals)))
 
 
-def store_image(key: str, image: Image) -> None:
+def store_image(key: str, image: Image, general: Shared | None) -> None:
     """Keep a program under a key, unless steps of it run in Python."""
     if image.fallbacks:
         return
@@ -148,6 +158,7 @@ def store_image(key: str, image: Image) -> None:
         "image": image_record(image, arrays, whole_sources=True),
         "functions": image.functions,
         "body": image.body,
+        "general": general and [general.text, general.sizes, [v.hex() for v in general.reals]],
         "arrays": {name: b64encode(data).decode() for name, data in arrays.items()},
     }
     store_blob(key, json.dumps(record).encode())

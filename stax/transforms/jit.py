@@ -94,6 +94,7 @@ def jit(
     in_shardings: Any = None,
     out_shardings: Any = None,
     keep_unused: bool = False,
+    dynamic_batch: bool = False,
 ) -> Any:
     """Return `fun` compiled: traced once per signature, then run as one native program.
 
@@ -110,6 +111,8 @@ def jit(
         "tf32" rounds the operands to 11 bits first, several times as fast.  The CPU is exact.
       inline, in_shardings, out_shardings, keep_unused: accepted for compatibility, without effect:
         a program has one device.
+      dynamic_batch: let sizes be variables of the native program from the second size on, so that
+        further sizes are traced but not compiled; without it, from the third size on.
 
     Raises ConcretizationError where Python needs a traced number, and the errors of the
     operations used, at the first call.
@@ -131,11 +134,14 @@ def jit(
             strict=strict,
             matmul_precision=matmul_precision,
             inline=inline,
+            dynamic_batch=dynamic_batch,
         )
     check_callable(fun, "jit")
     if memory_budget is not None:
         budget_bytes(memory_budget, 1)
-    options = CompileOptions.of(backend, memory_budget, strict, matmul_precision)
+    options = CompileOptions.of(
+        backend, memory_budget, strict, matmul_precision, dynamic_batch=bool(dynamic_batch)
+    )
     nums, names = _as_tuple(static_argnums), _as_tuple(static_argnames)
     function = JitFunction(fun, nums, names, options, write_back)
     return function.dispatcher

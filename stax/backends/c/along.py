@@ -21,6 +21,7 @@ from stax.backends.c.lanes import (
     Loop,
     Pieces,
     halved,
+    has_checks,
     lane_loop,
     nearest,
 )
@@ -41,8 +42,8 @@ def element_loop(
 ) -> Pieces:
     """The loop over `lines`; the accumulators are declared around it."""
     vectorises = all(a.simple is not None for a in accumulators)
-    checks = any("bad |=" in s for s in lines)
-    if vectorises and accumulators and not checks and loop.length >= LEAST_LENGTH:
+    checks = has_checks(lines)
+    if vectorises and accumulators and loop.length >= LEAST_LENGTH:
         return lane_loop(loop, lines, accumulators, ahead)
     if not accumulators:
         v = loop.variable

@@ -154,7 +154,13 @@ def _body(
                 n = f"{lane(a.nan)}[{places[k]}]"
                 out.append(f"{n} = __builtin_isunordered({one}, {other}) ? -1 : {n};")
     head = f"for (int64_t k = 0; k < {count}; k++) {{"
-    return ["#pragma omp simd", head, *("    " + s for s in out), "}"]
+    checks = " reduction(|:bad)" if has_checks(lines) else ""
+    return [f"#pragma omp simd{checks}", head, *("    " + s for s in out), "}"]
+
+
+def has_checks(lines: Sequence[str]) -> bool:
+    """Whether the statements note indices that are out of bounds."""
+    return any("bad |=" in s for s in lines)
 
 
 def lane(name: str) -> str:

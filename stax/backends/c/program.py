@@ -24,6 +24,7 @@ from stax.backends.c.convolution import KINDS as CONVOLUTION_KINDS
 from stax.backends.c.convolution import call_statement as convolution_call
 from stax.backends.c.convolution import routine_of as convolution_routine
 from stax.backends.c.emit import emit_kernel
+from stax.backends.c.forms import Shared, refuse
 from stax.backends.c.frame import KernelSource
 from stax.backends.c.image import (
     BITS,
@@ -50,7 +51,7 @@ from stax.backends.c.vecmath import (
     names_in,
 )
 from stax.dtypes import DType
-from stax.errors import OutOfBoundsError
+from stax.errors import CompilationError, OutOfBoundsError
 from stax.loops.buffers import (
     Buffer,
     ConstBuffer,
@@ -70,6 +71,8 @@ typedef struct {
     void **products;
     int32_t (*fallback)(int32_t step, void **pointers);
     int32_t threads;
+    const int64_t *sizes;
+    const double *reals;
 } stax_context;
 extern int posix_memalign(void **, size_t, size_t);
 extern void free(void *);
@@ -94,6 +97,8 @@ class Context(ctypes.Structure):
         ("products", ctypes.c_void_p),
         ("fallback", ctypes.c_void_p),
         ("threads", ctypes.c_int32),
+        ("sizes", ctypes.c_void_p),
+        ("reals", ctypes.c_void_p),
     )
 
 
@@ -446,14 +451,23 @@ def _places(
 class CProgram:
     """A compiled program; `run` may be called from many threads at once."""
 
-    def __init__(self, image: Image, timings: dict[str, float]) -> None:
-        self.image = image
+    def __init__(
+        self, image: Image, timings: dict[str, float], general: Shared | None = None
+    ) -> None:
+        self.image, self.general = image, general
         start = time.perf_counter()
         toolchain = require_toolchain()
-        text = image.text
-        path = toolchain.cached(text)
-        self.from_cache = path is not None
-        self.library = toolchain.load(text)
+        text = image.text if general is None else general.text
+        self.from_cache = toolchain.cached(text) is not None
+        try:
+            self.library = toolchain.load(text)
+        except CompilationError:
+            # Where C wants a constant, as in the bounds of a static array, only the compiler knows.
+            if general is None:
+                raise
+            refuse(text)
+            self.general = general = None
+            self.library = toolchain.load(image.text)
         timings["compiler"] = time.perf_counter() - start
         start = time.perf_counter()
         handle = self.library.handle
@@ -469,13 +483,16 @@ class CProgram:
         products = (ctypes.c_void_p * len(places))(*places)
         self._failure = threading.local()
         callback = _FALLBACK_TYPE(self._fallback)
-        self._keep += [constants, products, callback, shared]
+        sizes, reals = (general.sizes, general.reals) if general else ((), ())
+        numbers = (ctypes.c_int64 * len(sizes))(*sizes), (ctypes.c_double * len(reals))(*reals)
+        self._keep += [constants, products, callback, shared, numbers]
         self.context = Context(
             None,
             ctypes.cast(constants, ctypes.c_void_p),
             ctypes.cast(products, ctypes.c_void_p),
             ctypes.cast(callback, ctypes.c_void_p) if image.fallbacks else None,
             forks.available_threads(),
+            *(ctypes.cast(array, ctypes.c_void_p) for array in numbers),
         )
         forks.follow(self)
         self._in, self._out = image.inputs, image.outputs

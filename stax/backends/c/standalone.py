@@ -209,7 +209,7 @@ int32_t @name_array(const void *const *arguments, void *const *results, void *wo
         workspace = own;
     }
     stax_context ctx = { (void *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63),
-        (void **)constants, (void **)products, 0, stax_thread_count() };
+        (void **)constants, (void **)products, 0, stax_thread_count(), 0, 0 };
     int32_t code = stax_run((void *const *)arguments, results, &ctx);
     if (own) free(own);
     return code;

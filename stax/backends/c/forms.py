@@ -1,0 +1,238 @@
+"""One library for programs that differ in numbers alone.
+
+Input: the C text of a program about to be compiled.  Output: the text of a more general program and
+the numbers with which it is that program, or nothing.
+
+The text of a program is a form (everything that is not a number) and its numbers.  A batch of
+another size, or another constant in a closure, gives the same form with other numbers.  Once a form
+has come up often enough, the numbers that have differed become variables of the same C type, which
+each function reads when it begins; further programs of the form are not compiled.  Nothing is
+assumed about how the numbers depend on a size: the text of every program is made as before, and the
+general text with its numbers put in is that text, to the letter.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+import numpy as np
+
+STATIC = 2  # programs of a form that are compiled as they are; a more general one comes next
+MOST_FORMS = 1024
+
+_NUMBER = re.compile(
+    r"(?<![\w.])((?:0x[\da-f.]+(?:p[+-]?\d+)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)[ulf]*)",
+    re.IGNORECASE,
+)
+_SUM = re.compile(r"simd .*reduction\([+*]:")
+_CONTEXT_ENDS = "} stax_context;\n"
+_RUN = "int32_t stax_run("
+_VARIABLES = """\
+static __thread const int64_t *stax_sizes;
+static __thread const double *stax_reals;
+"""
+# A step in Python may run another program of this library before the first one ends.
+_SIZED_RUN = """\
+int32_t stax_run(void **in, void **out, stax_context *ctx) {
+    const int64_t *sizes = stax_sizes;
+    const double *reals = stax_reals;
+    stax_sizes = ctx->sizes;
+    stax_reals = ctx->reals;
+    int32_t code = stax_run_sized(in, out, ctx);
+    stax_sizes = sizes;
+    stax_reals = reals;
+    return code;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A general text, and the numbers that make one program of it."""
+
+    text: str
+    sizes: tuple[int, ...]
+    reals: tuple[float, ...]
+
+
+class _NotGeneral(Exception):
+    """A number stands where C has no place for a variable, or decides the order of a sum.
+
+    The order of a sum that a pragma leaves to the compiler depends on whether it knows the length;
+    the bits of a result must not depend on what else has run.
+    """
+
+
+@dataclass
+class _Form:
+    """What is known of the programs of one form.
+
+    `classes` gives, for each number that has differed, the class of those that were equal in all
+    programs seen; they are one variable.
+    """
+
+    numbers: list[str]
+    seen: int = 1
+    classes: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    text: str = ""
+    order: list[int] = field(default_factory=list)  # a number of each class, in the order of slots
+    general: bool = True
+
+
+_forms: dict[bytes, _Form] = {}
+_lock = threading.Lock()
+
+
+def shared(text: str, static: int = STATIC) -> Shared | None:
+    """The general program that `text` is an instance of, None when it is compiled as it is.
+
+    `static` programs of a form are compiled as they are before it is made general.
+    """
+    parts = _NUMBER.split(text)
+    numbers = parts[1::2]
+    digest = sha256("0".join(parts[::2]).encode()).digest()
+    with _lock:
+        form = _forms.get(digest)
+        if form is None:
+            while len(_forms) >= MOST_FORMS:
+                del _forms[next(iter(_forms))]
+            _forms[digest] = _Form(numbers)
+            return None
+        if numbers == form.numbers or not form.general:
+            return None
+        if any(_kind(a) != _kind(b) for a, b in zip(numbers, form.numbers, strict=True) if a != b):
+            return None
+        if not _is_instance(form, numbers):
+            form.seen += 1
+            if form.seen <= static:
+                return None
+            _widen(form, numbers)
+            try:
+                form.text, form.order = _general(text, form.classes)
+            except _NotGeneral:
+                form.general = False
+                return None
+        values = [numbers[k] for k in form.order]
+    return Shared(
+        form.text,
+        tuple(_integer(v) for v in values if _is_integer(v)),
+        tuple(_real(v) for v in values if not _is_integer(v)),
+    )
+
+
+def refuse(text: str) -> None:
+    """Compile the programs of this general text one by one: C did not take it."""
+    with _lock:
+        for form in _forms.values():
+            if form.text == text:
+                form.general = False
+
+
+def _is_instance(form: _Form, numbers: Sequence[str]) -> bool:
+    """Whether the general text of the form gives the program with these numbers."""
+    if not form.text:
+        return False
+    found: dict[tuple[str, ...], str] = {}
+    for k, (new, old) in enumerate(zip(numbers, form.numbers, strict=True)):
+        if k in form.classes:
+            if found.setdefault(form.classes[k], new) != new:
+                return False
+        elif new != old:
+            return False
+    return True
+
+
+def _widen(form: _Form, numbers: Sequence[str]) -> None:
+    """Let the numbers vary that differ from those seen, apart where they differ from each other."""
+    for k, (new, old) in enumerate(zip(numbers, form.numbers, strict=True)):
+        if k in form.classes or new != old:
+            form.classes[k] = (*form.classes.get(k, (old,)), new)
+
+
+def _general(text: str, classes: dict[int, tuple[str, ...]]) -> tuple[str, list[int]]:
+    """`text` with a variable for each class, and a number of each class in the order of slots."""
+    slots: dict[tuple[str, ...], tuple[str, str]] = {}  # name, and what it is initialised with
+    order: list[int] = []
+    counts = {True: 0, False: 0}
+    number = 0
+    lines: list[str] = []
+    header, used, table = -1, dict[str, str](), -1
+    for line in text.split("\n"):
+        pieces, end, named = [], 0, False
+        for match in _NUMBER.finditer(line):
+            k, number = number, number + 1
+            found = classes.get(k)
+            if found is None:
+                continue
+            if found not in slots:
+                integer = _is_integer(match[0])
+                place, counts[integer] = counts[integer], counts[integer] + 1
+                kind = _kind(match[0])
+                name = f"stax_{'size' if integer else 'real'}{place}"
+                source = f"{'stax_sizes' if integer else 'stax_reals'}[{place}]"
+                slots[found] = name, f"    const {kind} {name} = ({kind}){source};"
+                order.append(k)
+            name, declared = slots[found]
+            used[name] = declared
+            pieces += [line[end : match.start()], name]
+            end, named = match.end(), True
+        if named and (header < 0 or line.startswith(("#", "static", "int32_t"))):
+            raise _NotGeneral
+        if named and ("#" in line or _SUM.search(lines[-1])):
+            raise _NotGeneral
+        if named and table >= 0:
+            lines[table] = lines[table].replace("static const", "const", 1)
+        changed = "".join([*pieces, line[end:]])
+        if not line.startswith((" ", "}", "#")) and line.endswith(") {"):
+            header, used = len(lines), {}
+            changed = changed.replace(_RUN, "static int32_t stax_run_sized(")
+        if line.lstrip().startswith("static const") and line.endswith("{"):
+            table = len(lines)
+        lines.append(changed)
+        if line.strip() == "};":
+            table = -1
+        if line == "}" and header >= 0:
+            lines[header] = "\n".join([lines[header], *used.values()])
+            if "stax_run_sized(" in lines[header]:
+                lines.append(_SIZED_RUN)
+            header = -1
+    whole = "\n".join(lines)
+    return whole.replace(_CONTEXT_ENDS, _CONTEXT_ENDS + _VARIABLES, 1), order
+
+
+def _is_integer(literal: str) -> bool:
+    if literal[:2] in ("0x", "0X"):
+        return "p" not in literal.lower()
+    return not set(literal.lower()) & set(".ef")
+
+
+def _kind(literal: str) -> str:
+    """The C type of a number."""
+    low = literal.lower()
+    if not _is_integer(literal):
+        return "float" if low.endswith("f") else "double"
+    digits = low.rstrip("ul")
+    suffix, bits = low[len(digits) :], int(digits, 0).bit_length()
+    size = "long long" if "ll" in suffix else "long" if "l" in suffix or bits > 32 else "int"
+    if "u" in suffix:
+        return f"unsigned {size}"
+    if size == "int" and bits == 32:
+        return "unsigned int" if digits.startswith("0x") else "long"
+    return size if bits < 64 else f"unsigned {size}"
+
+
+def _integer(literal: str) -> int:
+    value = int(literal.lower().rstrip("ul"), 0)
+    return value if value < 1 << 63 else value - (1 << 64)
+
+
+def _real(literal: str) -> float:
+    low = literal.lower()
+    digits = low.rstrip("f")
+    if digits.startswith("0x"):
+        return float.fromhex(digits)
+    return float(digits) if digits == low else float(np.float32(digits))
