@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from stax.backends.c.frame import KernelFrame
 from stax.backends.c.handler import load_text
 from stax.backends.c.segments import breakpoints
+from stax.backends.c.transposed import TRANSPOSED_BITS
 from stax.loops.body import Instr
 from stax.loops.scalar_ops import c_type
 from stax.loops.symbolic import Expr, Symbol, affine_coefficients
@@ -25,10 +26,16 @@ FAR = 16  # elements from which a stride leaves the cache line
 
 @dataclass(frozen=True)
 class Tile:
-    """A read across the rows: `text` is the C array, filled once for each tile."""
+    """A read across the rows: an array filled once for each tile.
+
+    `step` is how far the next element of a row lies; `ahead` whether the next row begins one
+    element after this one, and not one before it.
+    """
 
     buffer: str
     index: Expr
+    step: int
+    ahead: bool
 
 
 def transposed_reads(
@@ -47,7 +54,8 @@ def transposed_reads(
             if coefficients is None:
                 continue
             if abs(coefficients[loop]) >= FAR and abs(coefficients[row]) == 1:
-                found.setdefault((instr.attrs[0], index), Tile(instr.attrs[0], index))
+                tile = Tile(instr.attrs[0], index, coefficients[loop], coefficients[row] == 1)
+                found.setdefault((instr.attrs[0], index), tile)
     return list(found.values())
 
 
@@ -94,15 +102,7 @@ class TiledFrame(KernelFrame):
             f"    int64_t end = first + {TILE_LENGTH} < {n} ? first + {TILE_LENGTH} : {n};",
         ]
         for tile, array in tiles:
-            ct = c_type(self.dtypes[tile.buffer])
-            source = f"{self.emitter.pointers[tile.buffer]}[{self.emitter.index_text(tile.index)}]"
-            lines += [
-                f"    {ct} {array}[{TILE_ROWS * TILE_LENGTH}] __attribute__((aligned(64)));",
-                f"    for (int64_t {along} = first; {along} < end; {along}++)",
-                f"        for (int64_t {name} = row; {name} < below; {name}++)",
-                f"            {array}[({name} - row) * {TILE_LENGTH} + {along} - first] =",
-                f"                {source};",
-            ]
+            lines += self._filled(tile, array, name, along)
         lines += [
             f"    for (int64_t {name} = row; {name} < below; {name}++) {{",
             *("        " + s for s in row),
@@ -110,6 +110,29 @@ class TiledFrame(KernelFrame):
             "}",
         ]
         return lines
+
+    def _filled(self, tile: Tile, array: str, name: str, along: str) -> list[str]:
+        """The declaration of a tile's array, and the statements that fill it."""
+        dtype = self.dtypes[tile.buffer]
+        pointer, index = self.emitter.pointers[tile.buffer], self.emitter.index_text(tile.index)
+        space = f"[{TILE_ROWS * TILE_LENGTH}] __attribute__((aligned(64)))"
+        bits = 8 * dtype.itemsize
+        if tile.ahead and bits in TRANSPOSED_BITS:
+            return [
+                f"    {c_type(dtype)} {array}{space};",
+                "    {",
+                f"        int64_t {name} = row, {along} = first;",
+                f"        stax_transpose_b{bits}({pointer} + ({index}), {tile.step}, {array}, "
+                f"{TILE_LENGTH}, below - row, end - first);",
+                "    }",
+            ]
+        return [
+            f"    {c_type(dtype)} {array}{space};",
+            f"    for (int64_t {along} = first; {along} < end; {along}++)",
+            f"        for (int64_t {name} = row; {name} < below; {name}++)",
+            f"            {array}[({name} - row) * {TILE_LENGTH} + {along} - first] =",
+            f"                {pointer}[{index}];",
+        ]
 
     def cuts(self, members: list[Member]) -> list[int]:
         """Where the loop of a purely pointwise stage is cut, at the edges of its masked pieces."""

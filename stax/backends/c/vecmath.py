@@ -20,6 +20,7 @@ from stax.backends.c import (
     vecmath_f64,
     vecmath_special,
 )
+from stax.backends.c.transposed import TRANSPOSED_BITS, transposing_function
 
 __all__ = [
     "PREAMBLE",
@@ -99,6 +100,8 @@ def function_table() -> dict[str, Function]:
             raise ValueError(f"C function stax_{name} is defined twice")
         bodies[name] = (text[match.end() : end], int(match.group(2)), match.group(3) is None)
     bodies["two_over_pi_f64"] = (vecmath_special.two_over_pi_table(), 0, True)
+    for bits in TRANSPOSED_BITS:
+        bodies[f"transpose_b{bits}"] = (transposing_function(bits), 0, False)
     # A type or a second function defined inside a row is found under that row's name.
     owner: dict[str, str] = {}
     for name, (body, _, _) in bodies.items():
