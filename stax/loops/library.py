@@ -42,32 +42,62 @@ def sorted_code(dtype: np.dtype) -> int:
     return SORTED_DTYPES.index(name)
 
 
+# Of each type of matrices or results, the type in which NumPy computes.
+_DOUBLES = {
+    FLOAT32: FLOAT64,
+    FLOAT64: FLOAT64,
+    np.dtype(np.complex64): np.dtype(np.complex128),
+    np.dtype(np.complex128): np.dtype(np.complex128),
+}
+
+
 def matrix_routine(name: str, *flags: str, wide: bool = True) -> Rule:
     """The rule that calls the routine `name` on stacks of matrices.
 
     The routine is told the size of the stack, the extents of each operand's matrices, and the
     parameters named in `flags`.  `wide` is how NumPy computes: in double precision, rounded to the
-    type of the matrices.  Matrices without elements are left to NumPy.
+    type of the results.  Matrices without elements are left to NumPy.
     """
 
     def rule(ctx: Lowering, *nodes: TensorNode, **params: Any) -> Any:
         assert ctx.eqn is not None
         dtype = nodes[0].dtype
-        if dtype not in (FLOAT32, FLOAT64) or any(0 in n.shape for n in nodes):
+        if dtype not in _DOUBLES or any(0 in n.shape for n in nodes):
             return NotImplemented
         sizes = [math.prod(nodes[0].shape[:-2])]
         for node in nodes:
             sizes += node.shape[-2:]
         sizes += [int(params[f]) for f in flags]
-        if not wide or dtype == FLOAT64:
-            return ctx.library(f"{name}_f{8 * dtype.itemsize}", nodes, sizes)
-        results = [(v.shape, FLOAT64) for v in ctx.eqn.outputs]
-        found = ctx.library(f"{name}_f64", [cast(n, FLOAT64) for n in nodes], sizes, results)
+        double = _DOUBLES[dtype] if wide else dtype
+        kinds = [v.dtype for v in ctx.eqn.outputs]
+        results = [
+            (v.shape, _DOUBLES[d] if wide else d)
+            for v, d in zip(ctx.eqn.outputs, kinds, strict=True)
+        ]
+        routine = f"{name}_{double.kind}{8 * double.itemsize}"
+        operands = [cast(n, _DOUBLES[n.dtype]) if wide else n for n in nodes]
+        found = ctx.library(routine, operands, sizes, results)
         if found is NotImplemented:
             return found
-        return tuple(cast(n, dtype) for n in found) if ctx.eqn.prim.multi else cast(found, dtype)
+        if not ctx.eqn.prim.multi:
+            return cast(found, kinds[0])
+        return tuple(cast(n, d) for n, d in zip(found, kinds, strict=True))
 
     return rule
+
+
+_TRIANGULAR = matrix_routine(
+    "triangular_solve", "left", "lower", "transposed", "conjugated", "unit", wide=False
+)
+
+
+def triangular_solve(
+    ctx: Lowering, a: TensorNode, b: TensorNode, *, transposed: bool, conjugated: bool, **flags: Any
+) -> Any:
+    """Solutions of triangular systems; the routine conjugates what it transposes."""
+    if conjugated and not transposed and a.dtype.kind == "c":
+        a = pointwise(ops.conj, a, dtype=a.dtype)
+    return _TRIANGULAR(ctx, a, b, transposed=transposed, conjugated=conjugated, **flags)
 
 
 _PINV = matrix_routine("pinv")

@@ -16,6 +16,7 @@ from stax.core.aval import Aval
 from stax.core.primitive import Linear, Zero
 from stax.core.trace import bind, bind1
 from stax.errors import ShapeError
+from stax.loops import library
 from stax.loops.library import matrix_routine
 from stax.primitives import elementwise as el
 from stax.primitives.linalg_algebra import (
@@ -132,9 +133,7 @@ triangular_p = matrix_row(
     impl=_triangular_impl,
     jvp=_triangular_jvp,
     transpose=_triangular_transpose,
-    lower=matrix_routine(
-        "triangular_solve", "left", "lower", "transposed", "conjugated", "unit", wide=False
-    ),
+    lower=library.triangular_solve,
 )
 
 

@@ -156,7 +156,14 @@ def _eig_jvp(primals: Any, outs: Any, tangents: Any) -> tuple[Any, Any]:
     return diagonal_of(turned), el.sub(change, el.mul(v, as_rows(el.complex_(length, turn))))
 
 
-eig_p = matrix_row("eig", abstract_eval=_eig_aval, impl=_eig_impl, jvp=_eig_jvp, multi=True)
+eig_p = matrix_row(
+    "eig",
+    abstract_eval=_eig_aval,
+    impl=_eig_impl,
+    jvp=_eig_jvp,
+    lower=matrix_routine("eig"),
+    multi=True,
+)
 
 
 def eig(a: Any) -> tuple[Any, Any]:
@@ -178,6 +185,7 @@ eigvals_p = matrix_row(
     abstract_eval=_eigvals_aval,
     impl=lambda a: np.linalg.eigvals(a).astype(_complex_of(a.dtype), copy=False),
     jvp=_eigvals_jvp,
+    lower=matrix_routine("eigvals"),
 )
 
 

@@ -127,19 +127,28 @@ def test_what_stands_on_sorting_is_compiled() -> None:
 
 
 def definite(*shape: int) -> Any:
-    a = RNG.standard_normal(shape)
-    return a @ np.swapaxes(a, -1, -2) + shape[-1] * np.eye(shape[-1])
+    return positive(RNG.standard_normal(shape))
+
+
+def positive(a: Any) -> Any:
+    return a @ np.conj(np.swapaxes(a, -1, -2)) + a.shape[-1] * np.eye(a.shape[-1])
 
 
 def triangular(a: Any, b: Any) -> Any:
     """Every form of a triangular system."""
     out = []
-    for number in range(16):
-        left, lower, transposed, unit = (bool(number >> k & 1) for k in range(4))
+    for number in range(32 if a.dtype.kind == "c" else 16):
+        left, lower, transposed, unit, conjugated = (bool(number >> k & 1) for k in range(5))
         right = b if left else snp.swapaxes(b, -1, -2)
         out.append(
             lax.linalg.triangular_solve(
-                a, right, left_side=left, lower=lower, transpose_a=transposed, unit_diagonal=unit
+                a,
+                right,
+                left_side=left,
+                lower=lower,
+                transpose_a=transposed,
+                conjugate_a=conjugated,
+                unit_diagonal=unit,
             )
         )
     return out
@@ -169,25 +178,36 @@ MATRIX: dict[str, Callable[..., Any]] = {
     "pinv": lambda a, s, b, w: [
         snp.linalg.pinv(m, rcond=r) for m in (w, snp.swapaxes(w, -1, -2)) for r in (None, 0.3)
     ],
-    "gradient of det": lambda a, s, b, w: stax.grad(lambda m: snp.linalg.det(m).sum())(a),
-    "gradient of pinv": lambda a, s, b, w: stax.grad(lambda m: snp.linalg.pinv(m).sum())(w),
+    # Without tracing the dtype of what is real follows NumPy's, which looks at the values.
+    "eig": lambda a, s, b, w: [[v + 0j for v in snp.linalg.eig(m)] for m in (a, s)],
+    "eigvals": lambda a, s, b, w: snp.linalg.eigvals(a) + 0j,
+    "gradient of det": lambda a, s, b, w: stax.grad(lambda m: snp.linalg.det(m).real.sum())(a),
+    "gradient of pinv": lambda a, s, b, w: stax.grad(lambda m: snp.linalg.pinv(m).real.sum())(w),
+    "gradient of eigvals": lambda a, s, b, w: stax.grad(
+        lambda m: snp.abs(snp.linalg.eigvals(m)).sum()
+    )(a),
 }
 
 
 @pytest.mark.parametrize("name", MATRIX)
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 def test_matrix_routines_are_calls_and_give_what_numpy_gives(name: str, dtype: str) -> None:
     f = MATRIX[name]
     for stack, n in (((), 1), ((), 19), ((2, 3), 4)):
         a, s = RNG.standard_normal((*stack, n, n)), definite(*stack, n, n)
         b, w = RNG.standard_normal((*stack, n, 2)), RNG.standard_normal((*stack, n, n + 3))
+        if dtype[0] == "c":
+            a, b, w = (x + 1j * RNG.standard_normal(x.shape) for x in (a, b, w))
+            s = positive(a)
         arguments = [x.astype(dtype) for x in (a, s, b, w)]
         found = stax.jit(f, strict=True)(*arguments)
         for x, y in zip(stax.tree.leaves(found), stax.tree.leaves(f(*arguments)), strict=True):
             assert (x.dtype, x.shape) == (np.asarray(y).dtype, np.shape(y))
             # Up to rounding, of a triangular system's growing solution too, and in its signs.
             scale = np.abs(y).max(initial=1.0)
-            np.testing.assert_allclose(x, y, atol=scale * (1e-4 if dtype == "f4" else 1e-11))
+            np.testing.assert_allclose(
+                x, y, atol=scale * (1e-4 if dtype in ("f4", "c8") else 1e-11)
+            )
 
 
 def test_factorisations_inside_loops_batches_and_derivatives() -> None:
@@ -219,6 +239,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "inv": (snp.linalg.inv, np.zeros((2, 2)), "Singular matrix"),
     "solve": (lambda a: snp.linalg.solve(a, np.ones(2)), np.zeros((2, 2)), "Singular matrix"),
     "svd": (lambda a: tuple(snp.linalg.svd(a)), np.full((3, 3), np.nan), "did not converge"),
+    "eig": (lambda a: tuple(snp.linalg.eig(a)), np.full((3, 3), np.nan), "infs or NaNs"),
     "eigvalsh": (snp.linalg.eigvalsh, np.full((3, 3), np.nan), "did not converge"),
 }
 
@@ -235,6 +256,8 @@ def test_matrices_that_lapack_refuses_raise_numpys_error_with_the_line(name: str
     stack = np.stack([np.eye(a.shape[0]), a])
     with pytest.raises(np.linalg.LinAlgError, match=message):
         stax.jit(stax.vmap(f), strict=True)(stack)
+    with pytest.raises(np.linalg.LinAlgError, match=message):
+        stax.jit(f, strict=True)(a.astype(complex))
 
 
 def test_singular_matrices_without_an_error_follow_numpy() -> None:

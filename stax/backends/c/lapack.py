@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Sequence
 
 from stax.backends.c.gemm import find_blas
 
 TAGS = {"f32": ("float", "s"), "f64": ("double", "d")}
 FUNCTIONS = ("potrf", "gesv", "getrf", "trsm", "geqrf", "orgqr", "syevd", "gesdd")
-_DOUBLE_ROUTINES = (
+DOUBLE_ROUTINES = (
     "cholesky solve inv det adjugate slogdet qr eigh eigvalsh svd svdvals pinv".split()
 )
 ROUTINES = (
     *(f"{routine}_{tag}" for routine in ("lu", "triangular_solve") for tag in TAGS),
-    *(f"{routine}_f64" for routine in _DOUBLE_ROUTINES),
+    *(f"{routine}_f64" for routine in DOUBLE_ROUTINES),
 )
 
 _HEADER = """\
@@ -109,7 +110,8 @@ static int stax_triangular_solve_one_@t(const int64_t *s, char *work, void *cons
     stax_int height = columns, width = rows, size = n;
     (void)work;
     memcpy(out, (const @ct *)p[1] + i * rows * columns, (size_t)(rows * columns) * sizeof(@ct));
-    STAX_LAPACK(trsm)(s[5] ? "R" : "L", s[6] ? "U" : "L", s[7] ? "T" : "N", s[9] ? "U" : "N",
+    STAX_LAPACK(trsm)(s[5] ? "R" : "L", s[6] ? "U" : "L", s[7] ? (s[8] ? "C" : "T") : "N",
+        s[9] ? "U" : "N",
         &height, &width, &one, (const @ct *)p[0] + i * n * n, &size, out, &height, 1, 1, 1, 1);
     return 0;
 }
@@ -417,9 +419,8 @@ int32_t stax_svdvals_f64(const int64_t *s, int32_t threads, void *const *p) {
 _NAMINGS = (("scipy_", "_64_", 64), ("scipy_", "_", 32), ("", "_64_", 64), ("", "_", 32))
 
 
-@functools.cache
-def lapack_table() -> tuple[int, tuple[int, ...]] | None:
-    """Bits of LAPACK's integers, and the addresses of its functions for each type; None without.
+def addresses(names: tuple[str, ...]) -> tuple[int, tuple[int, ...]] | None:
+    """Bits of LAPACK's integers, and the addresses of functions; None where one is missing.
 
     Only the library that matrix products use is looked into: one that NumPy loaded, as a rule.
     """
@@ -430,16 +431,31 @@ def lapack_table() -> tuple[int, tuple[int, ...]] | None:
         if bits != blas.integer_bits:
             continue
         table: list[int] = []
-        for _, letter in TAGS.values():
-            for function in FUNCTIONS:
-                try:
-                    entry = getattr(blas.handle, f"{prefix}{letter}{function}{suffix}")
-                except AttributeError:
-                    break
-                table.append(ctypes.cast(entry, ctypes.c_void_p).value or 0)
-        if len(table) == len(TAGS) * len(FUNCTIONS):
+        for name in names:
+            try:
+                entry = getattr(blas.handle, f"{prefix}{name}{suffix}")
+            except AttributeError:
+                break
+            table.append(ctypes.cast(entry, ctypes.c_void_p).value or 0)
+        if len(table) == len(names):
             return bits, tuple(table)
     return None
+
+
+@functools.cache
+def lapack_table() -> tuple[int, tuple[int, ...]] | None:
+    """Bits of LAPACK's integers, and the addresses of its functions for each type; None without."""
+    return addresses(tuple(f"{letter}{f}" for _, letter in TAGS.values() for f in FUNCTIONS))
+
+
+def header(slots: Sequence[str], bits: int) -> str:
+    """The beginning of a file of routines; `slots` name the entries of its table."""
+    return f"enum {{ {', '.join(slots)} }};\n" + _HEADER.replace("@integer", f"int{bits}_t")
+
+
+def typed(tag: str, ct: str) -> str:
+    """The routines that compute in the type of the matrices, for one type."""
+    return _TYPED.replace("@ct", ct).replace("@T", tag.upper()).replace("@t", tag)
 
 
 def lapack_source(bits: int) -> str:
@@ -449,7 +465,5 @@ def lapack_source(bits: int) -> str:
     called once with the addresses of `lapack_table`.
     """
     slots = [f"STAX_{t.upper()}_{f}" for t in TAGS for f in FUNCTIONS]
-    parts = [f"enum {{ {', '.join(slots)} }};\n", _HEADER.replace("@integer", f"int{bits}_t")]
-    for tag, (ct, _) in TAGS.items():
-        parts.append(_TYPED.replace("@ct", ct).replace("@T", tag.upper()).replace("@t", tag))
-    return "".join([*parts, _DOUBLE])
+    parts = [typed(tag, ct) for tag, (ct, _) in TAGS.items()]
+    return "".join([header(slots, bits), *parts, _DOUBLE])

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.c import fourier, lapack, sorting
+from stax.backends.c import fourier, lapack, lapack_complex, sorting
 from stax.backends.c.convolution import convolutions, is_convolution, symbol
 from stax.backends.c.image import RoutineCall
 from stax.backends.c.support import COMPLEX_TAGS, GEMM_TAGS, support
@@ -41,6 +41,8 @@ def has_routine(name: str) -> bool:
         return _ufunc_loop(name) is not None
     if name in lapack.ROUTINES:
         return lapack.lapack_table() is not None
+    if name in lapack_complex.ROUTINES:
+        return lapack_complex.lapack_table() is not None
     if name in fourier.ROUTINES:
         return fourier.transforms(_loop_of) is not None
     return (
@@ -78,8 +80,9 @@ def address(name: str) -> int:
         found = _ufunc_loop(name)
         assert found is not None  # `has_routine`
         return ctypes.addressof(found)
-    if name in lapack.ROUTINES:
-        return _lapack_library().address(f"stax_{name}")
+    for module in (lapack, lapack_complex):
+        if name in module.ROUTINES:
+            return _lapack_library(module).address(f"stax_{name}")
     if name in fourier.ROUTINES:
         return _fourier_library().address(f"stax_{name}")
     return _sorting_library().address(f"stax_{name}")
@@ -99,11 +102,10 @@ def _sorting_library() -> Library:
 
 
 @functools.cache
-def _lapack_library() -> Library:
-    found = lapack.lapack_table()
-    assert found is not None
-    bits, entries = found
-    library = require_toolchain().load(PREAMBLE + lapack.lapack_source(bits), opt="-O2")
+def _lapack_library(module: Any) -> Library:
+    """The routines of `lapack` or `lapack_complex`."""
+    bits, entries = module.lapack_table()
+    library = require_toolchain().load(PREAMBLE + module.lapack_source(bits), opt="-O2")
     table = (ctypes.c_void_p * len(entries))(*entries)
     _bound.append(table)
     library.handle.stax_bind_lapack(ctypes.cast(table, ctypes.c_void_p))
@@ -169,12 +171,15 @@ def _loop_of(ufunc: Any, types: str) -> tuple[int, int] | None:
 
 # ----------------------------------------------------------------------------------- the call
 
+_GENERAL = "Array must not contain infs or NaNs, and eigenvalues must converge"
 FAILURES: dict[str, tuple[type[Exception], str]] = {
     "cholesky": (np.linalg.LinAlgError, "Matrix is not positive definite"),
     "solve": (np.linalg.LinAlgError, "Singular matrix"),
     "inv": (np.linalg.LinAlgError, "Singular matrix"),
     "eigh": (np.linalg.LinAlgError, "Eigenvalues did not converge"),
     "eigvalsh": (np.linalg.LinAlgError, "Eigenvalues did not converge"),
+    "eig": (np.linalg.LinAlgError, _GENERAL),
+    "eigvals": (np.linalg.LinAlgError, _GENERAL),
     "svd": (np.linalg.LinAlgError, "SVD did not converge"),
     "svdvals": (np.linalg.LinAlgError, "SVD did not converge"),
     "pinv": (np.linalg.LinAlgError, "SVD did not converge"),
