@@ -26,7 +26,6 @@ PROGRAM = """
 import sys
 import numpy as np
 import stax
-import stax.compile as driver
 import stax.numpy as snp
 from stax.programs.options import counters
 
