@@ -19,6 +19,7 @@ COLUMNS = {
     "calls": "matrix products and other library calls",
     "python": "steps that leave compiled code",
     "results": "arrays allocated by a call",
+    "chars": "characters of C for the program itself",
     "libraries": "runs of the C compiler at the first call",
     "moved_kb": "bytes that kernels and calls read and write, were nothing in cache",
     "arena_kb": "temporaries",
@@ -50,6 +51,7 @@ def counted(name):
         "calls": calls,
         "python": len(lowered.fallbacks),
         "results": len(source.outputs),
+        "chars": len(source.text),
         "libraries": 1 + any(r.startswith("conv") for r in source.routines),
         "moved_kb": moved // 1024,
         "arena_kb": source.plan.nbytes // 1024,
@@ -78,12 +80,14 @@ def recorded():
 
 
 def worse(now, before):
-    """Return a line for each figure that grew, sizes by more than 2 %."""
+    """Return a line for each figure that grew, sizes and text by more than 2 %."""
     found = []
     for name, row in now.items():
         for column, value in row.items():
             old = before.get(name, {}).get(column)
-            limit = old if old is None or not column.endswith("_kb") else old * 1.02 + 4
+            limit = old
+            if old is not None and (column == "chars" or column.endswith("_kb")):
+                limit = old * 1.02 + 4
             if limit is None or value > limit:
                 found.append(f"{name}: {column} {old} -> {value}")
     return found

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stax
+from stax.backends.c import forks
 
 LENGTHS = (5, 17, 64, 100, 391)
 
@@ -87,3 +88,35 @@ def test_the_first_of_equal_extremes_is_found_wherever_it_is(n: int) -> None:
         for found, wanted in zip(f(x), (x.argmax(-1), x.argmin(-1)), strict=True):
             np.testing.assert_array_equal(found, wanted)
         assert stax.jit(lambda x: x.argmax())(x[4]) == x[4].argmax()
+
+
+def test_lanes_are_folded_by_one_function_for_all_loops() -> None:
+    """What ends a reduction is the same everywhere, and compilers read it once."""
+    x = np.ones((64, 256), np.float32)
+    sums = lambda x: (x.sum(-1), (x - x.mean(-1, keepdims=True)).sum(-1), np.exp(x).sum(-1))
+    text = stax.jit(sums).lower(x).as_text("source")
+    kernels = text[text.index("static int32_t kernel0") : text.index("int32_t stax_run")]
+    assert kernels.count("stax_fold_sum_f32(") >= 3
+    assert text.count("float stax_fold_sum_f32(") == 1
+    assert "k < 32;" not in kernels
+
+
+def test_a_program_of_one_thread_has_the_bits_of_one_of_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first is compiled without parallel regions."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((8, 24, 24, 8)).astype(np.float32)
+    w = rng.standard_normal((3, 3, 8, 16)).astype(np.float32)
+
+    def f(x: Any, w: Any) -> Any:
+        y = stax.lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        return np.exp(np.tanh(y) / y.max(-1, keepdims=True)).sum((0, 1)), y.mean(), y
+
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr(forks, "available_threads", lambda threads=threads: threads)
+        found.append([np.asarray(v).tobytes() for v in stax.jit(lambda x, w: f(x, w))(x, w)])
+    assert found[0] == found[1]

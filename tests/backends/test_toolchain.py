@@ -338,3 +338,30 @@ def test_loops_over_a_vector_are_written_out_where_registers_are_narrow(monkeypa
     monkeypatch.setattr(toolchain, "cpu_identity", lambda: features)
     probed = toolchain._probe(command)
     assert ("-fpeel-loops" in probed.flags) == ("avx512f" not in features)
+
+
+@needs_compiler
+def test_parallel_regions_are_compiled_where_threads_can_use_them(own_cache: Path) -> None:
+    loop = """
+    int parallel_{0}(int n, int threads) {{
+        int sum = 0;
+        #pragma omp {1} num_threads(threads) reduction(+:sum)
+        for (int i = 0; i < n; i++) sum += i;
+        return sum;
+    }}
+    """
+    whole = toolchain.require_toolchain()
+    if not whole.openmp:
+        pytest.skip("this compiler has no OpenMP")
+    several, one = loop.format("a", "parallel for"), loop.format("b", "parallel for")
+    assert whole.for_threads(several, 2) is whole
+    alone = loop.format("c", "simd").replace("num_threads(threads)", "")
+    assert not whole.for_threads(alone, 2).openmp
+    single = whole.for_threads(one, 1)
+    assert "-fopenmp-simd" in single.flags
+    assert "-fopenmp" not in single.flags
+    assert "-lgomp" not in single.libraries
+    assert single.key(one) != whole.key(one)
+    assert single.load(one).handle.parallel_b(5, 1) == 10
+    assert whole.load(several).handle.parallel_a(5, 2) == 10
+    assert whole.for_threads(several, 1) is whole, "a library that is there is taken"

@@ -12,15 +12,14 @@ from collections.abc import Iterable, Sequence
 
 from stax.backends.c.division import divided_loop
 from stax.backends.c.fission import blocked_loops
+from stax.backends.c.folds import LANES, halved
 from stax.backends.c.handler import Emitter, literal
 from stax.backends.c.lanes import (
     CHUNK,
-    LANES,
     NOWHERE,
     Ahead,
     Loop,
     Pieces,
-    halved,
     has_checks,
     lane_loop,
     nearest,

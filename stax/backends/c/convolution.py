@@ -22,6 +22,8 @@ from stax.loops.buffers import ExternBuffer
 
 KINDS = ("conv", "conv_swapped")
 TAGS = ("f32", "f64")
+# The blocks are written in vectors: what they need of -O2 is that additions take in products.
+_FLAGS = ("-ffp-contract=fast", "-fexpensive-optimizations")
 _NAME = re.compile(rf"({'|'.join(KINDS)})_({'|'.join(TAGS)})_(\d+)")
 _MOST_HELD = 12  # the most that any machine holds
 
@@ -280,14 +282,15 @@ def _is_used(p: int, sizes: set[int]) -> str:
 
 
 @functools.cache
-def convolutions(routines: frozenset[str]) -> Library:
-    """The loaded routines.
+def convolutions(routines: frozenset[str], threads: int) -> Library:
+    """The loaded routines, for programs of one thread or of several.
 
     Raises:
       CompilerNotFoundError: there is no working compiler.
     """
     text = PREAMBLE + convolution_source(sorted(routines))
-    return require_toolchain().load(text, opt="-O2", extra=("-ffp-contract=fast",))
+    toolchain = require_toolchain().for_threads(text, threads, extra=_FLAGS)
+    return toolchain.load(text, extra=_FLAGS)
 
 
 def routine_of(buffer: ExternBuffer) -> str:

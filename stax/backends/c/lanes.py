@@ -15,12 +15,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from stax.backends.c.folds import BYTES, LANES, fold_call, halved
 from stax.backends.c.reductions import Accumulator
 from stax.backends.c.vecmath import function_table
-from stax.loops.scalar_ops import c_type
+from stax.loops.scalar_ops import c_type, type_tag
 
-LANES = 64
-VECTOR_BYTES = 64
 FEW_LINES = 64  # statements of all vectors up to which they stand side by side
 CHUNK = 256  # elements that are searched for an extreme, once it is known to be among them
 LONG_FLOPS = 15  # operations of a function beside which an addition's latency does not show
@@ -80,7 +79,7 @@ def streams_of(lines: Sequence[str], accumulators: Sequence[Accumulator]) -> int
     table = function_table()
     names = [name for s in lines for name in _CALL.findall(s) if name in table]
     widest = max(d.itemsize for a in accumulators for d in a.dtypes)
-    streams = LANES * widest // VECTOR_BYTES
+    streams = LANES * widest // BYTES
     few = streams * len(lines) <= FEW_LINES
     return streams if few and all(table[n].flops < LONG_FLOPS for n in names) else 1
 
@@ -178,7 +177,7 @@ def _track(a: Accumulator, at: str) -> list[str]:
 
 
 def _declare(a: Accumulator, loop: Loop, out: list[str]) -> None:
-    rest = f"[{LANES}] __attribute__((aligned({VECTOR_BYTES})));"
+    rest = f"[{LANES}] __attribute__((aligned({BYTES})));"
     out.append(f"{c_type(a.dtypes[0])} {lane(a.names[0])}{rest}")
     cleared = f"{lane(a.names[0])}[k] = {a.identity};"
     if a.nan:
@@ -196,20 +195,20 @@ def _fold(a: Accumulator, out: list[str], length: int) -> None:
     """Merge halves of the lanes, the last with the accumulator."""
     assert a.simple is not None
     lanes = lane(a.names[0])
+    name, tag = a.names[0], type_tag(a.dtypes[0])
     if a.adds_singles and length >= LONG_SUM:
-        out.append(f"double {lanes}_wide[{LANES}];")
-        out.append("#pragma omp simd")
-        out.append(f"for (int64_t k = 0; k < {LANES}; k++) {{ {lanes}_wide[k] = {lanes}[k]; }}")
-        out += halved(f"{lanes}_wide[k] += {lanes}_wide[k + @];")
-        out.append(f"{a.names[0]} += {lanes}_wide[0];")
+        out.append(f"{name} += {fold_call('wide', tag, lanes)};")
         return
-    merge = a.merged(f"{lanes}[k]", f"{lanes}[k + @]")
+    if a.dtypes[0].kind == "c":  # there are no vectors of complex numbers
+        out += halved(a.merged(f"{lanes}[k]", f"{lanes}[k + @]"))
+        out.append(a.merged(name, f"{lanes}[0]"))
+        return
+    merged = f"{name}_all"
+    out.append(f"{c_type(a.dtypes[0])} {merged} = {fold_call(a.monoid.name, tag, lanes)};")
+    out.append(a.merged(name, merged))
     if a.nan:
-        merge += f" {lane(a.nan)}[k] |= {lane(a.nan)}[k + @];"
-    out += halved(merge)
-    out.append(a.merged(a.names[0], f"{lanes}[0]"))
-    if a.nan:
-        out.append(f"{a.nan} |= {lane(a.nan)}[0] != 0;")
+        seen = fold_call("any", f"i{8 * a.dtypes[0].itemsize}", lane(a.nan))
+        out.append(f"{a.nan} |= {seen} != 0;")
     if a.place:
         # The first chunk that has the extreme: a lane that ended with it noted when it came.
         chunk, best = lane(a.chunk), lane(a.place)
@@ -222,14 +221,3 @@ def _fold(a: Accumulator, out: list[str], length: int) -> None:
 def nearest(place: str, other: str) -> str:
     """The statement that keeps the smaller of two places."""
     return f"{place} = {other} < {place} ? {other} : {place};"
-
-
-def halved(merge: str) -> list[str]:
-    """Loops that apply `merge`, of lanes `k` and `k + @`, until everything is in the first."""
-    out: list[str] = []
-    half = LANES // 2
-    while half:
-        out.append("#pragma omp simd" if half > 8 else f"#pragma GCC unroll {half}")
-        out.append(f"for (int64_t k = 0; k < {half}; k++) {{ {merge.replace('@', str(half))} }}")
-        half //= 2
-    return out

@@ -456,8 +456,9 @@ class CProgram:
     ) -> None:
         self.image, self.general = image, general
         start = time.perf_counter()
-        toolchain = require_toolchain()
+        whole, threads = require_toolchain(), forks.available_threads()
         text = image.text if general is None else general.text
+        toolchain = whole.for_threads(text, threads)
         self.from_cache = toolchain.cached(text) is not None
         try:
             self.library = toolchain.load(text)
@@ -467,7 +468,7 @@ class CProgram:
                 raise
             refuse(text)
             self.general = general = None
-            self.library = toolchain.load(image.text)
+            self.library = whole.for_threads(image.text, threads).load(image.text)
         timings["compiler"] = time.perf_counter() - start
         start = time.perf_counter()
         handle = self.library.handle

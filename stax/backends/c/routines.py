@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.c import fourier, lapack, lapack_complex, sorting
+from stax.backends.c import forks, fourier, lapack, lapack_complex, sorting
 from stax.backends.c.convolution import convolutions, is_convolution, symbol
 from stax.backends.c.image import RoutineCall
 from stax.backends.c.support import COMPLEX_TAGS, GEMM_TAGS, support
@@ -56,7 +56,11 @@ def has_routine(name: str) -> bool:
 def addresses(names: Sequence[str]) -> list[int]:
     """The addresses of a program's routines, as `address`; its convolutions are built together."""
     images = frozenset(filter(is_convolution, names))
-    return [convolutions(images).address(symbol(n)) if n in images else address(n) for n in names]
+    threads = min(forks.available_threads(), 2)  # one, or several
+    return [
+        convolutions(images, threads).address(symbol(n)) if n in images else address(n)
+        for n in names
+    ]
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stax.backends.c import (
+    folds,
     vecmath_basic,
     vecmath_complex,
     vecmath_f32,
@@ -55,6 +56,9 @@ typedef double _Complex complex128_t;
 #define STAX_FMA 0
 #endif
 #define STAX_INLINE static inline __attribute__((always_inline, unused))
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"  /* only static functions take vectors */
+#endif
 #endif
 """
 
@@ -89,6 +93,7 @@ def function_table() -> dict[str, Function]:
             vecmath_f32.through_f64(),
             vecmath_basic.rows(),
             vecmath_complex.rows(),
+            folds.rows(),
         )
     )
     found = list(_HEADER.finditer(text))

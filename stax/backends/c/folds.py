@@ -1,0 +1,97 @@
+"""C text of the folds that end reductions in lanes, as rows for `vecmath`.
+
+One function for each merge and type takes the 64 lanes and returns what is left when the halves
+have been merged.  It is not inlined: the loops over 32, 16, ..., 1 lanes are a large part of what
+a compiler reads of a short kernel, and the same everywhere.  The lanes come by value, as vectors:
+they go over in the registers that hold them, and their array never has its address taken where
+they are accumulated.
+"""
+
+from __future__ import annotations
+
+from stax.backends.c.reductions import SIMPLE
+
+__all__ = ["BYTES", "LANES", "fold_call", "halved", "rows"]
+
+LANES = 64
+BYTES = 64  # of a vector
+_TYPES = {"f32": "float", "f64": "double", "b8": "uint8_t"}
+_TYPES |= {f"i{n}": f"int{n}_t" for n in (8, 16, 32, 64)}
+_TYPES |= {f"u{n}": f"uint{n}_t" for n in (8, 16, 32, 64)}
+_BITWISE = {"any", "all", "xor"}
+
+_LINE = """\
+//: vector_{t} 0
+typedef {ct} stax_vector_{t} __attribute__((vector_size({bytes}), may_alias));
+"""
+_FOLD = """\
+//: fold_{name}_{t} 0
+static __attribute__((noinline)) {result} stax_fold_{name}_{t}({parameters}) {{
+    {ct} lane[{n}] __attribute__((aligned({bytes})));
+{stores}
+{lines}
+}}
+"""
+_WIDENED = f"""\
+    double wide[{LANES}];
+    #pragma omp simd
+    for (int64_t k = 0; k < {LANES}; k++) {{ wide[k] = lane[k]; }}
+"""
+
+
+def halved(merge: str) -> list[str]:
+    """Loops that apply `merge`, of lanes `k` and `k + @`, until everything is in the first."""
+    out: list[str] = []
+    half = LANES // 2
+    while half:
+        out.append("#pragma omp simd" if half > 8 else f"#pragma GCC unroll {half}")
+        out.append(f"for (int64_t k = 0; k < {half}; k++) {{ {merge.replace('@', str(half))} }}")
+        half //= 2
+    return out
+
+
+def fold_call(name: str, tag: str, lanes: str) -> str:
+    """The fold of an array of lanes by a merge of the table (or "wide", a sum of doubles)."""
+    line = f"stax_vector_{tag}"
+    parts = ", ".join(f"(({line} *){lanes})[{k}]" for k in range(_lines(tag)))
+    return f"stax_fold_{name}_{tag}({parts})"
+
+
+def rows() -> str:
+    """Return the rows of all folds, for every type."""
+    wide = _WIDENED + _indented("wide[k] += wide[k + @];") + "\n    return wide[0];"
+    parts = [_fold("wide", "f32", "double", wide)]
+    for tag, ct in _TYPES.items():
+        parts.append(_LINE.format(t=tag, ct=ct, bytes=BYTES))
+        for name, simple in SIMPLE.items():
+            if name in _BITWISE and tag[0] == "f":
+                continue
+            merge = _indented(simple.update.format(a="lane[k]", v="lane[k + @]"))
+            parts.append(_fold(name, tag, ct, f"{merge}\n    return lane[0];"))
+    return "".join(parts)
+
+
+def _lines(tag: str) -> int:
+    """How many vectors the lanes are."""
+    return LANES * int(tag[1:]) // 8 // BYTES
+
+
+def _fold(name: str, tag: str, result: str, lines: str) -> str:
+    line, numbers = f"stax_vector_{tag}", range(_lines(tag))
+    parameters = ", ".join(f"{line} l{k}" for k in numbers)
+    stores = "\n".join(f"    (({line} *)lane)[{k}] = l{k};" for k in numbers)
+    return _FOLD.format(
+        name=name,
+        t=tag,
+        ct=_TYPES[tag],
+        result=result,
+        n=LANES,
+        bytes=BYTES,
+        parameters=parameters,
+        stores=stores,
+        lines=lines,
+    )
+
+
+def _indented(merge: str) -> str:
+    return "\n".join("    " + s for s in halved(merge))
