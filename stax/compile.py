@@ -9,6 +9,7 @@ This is the only module that knows the whole pipeline.
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -89,6 +90,19 @@ def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
         yield
     finally:
         timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - start
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Hold Python's collector of cycles: it would walk everything made so far, and free little."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def simplified(graph: Graph, options: CompileOptions, timings: dict[str, float]) -> Graph:
@@ -352,6 +366,7 @@ class Traced:
         return found
 
 
+@_collector_paused()
 def lowered_graph(
     graph: Graph,
     options: CompileOptions,
@@ -406,6 +421,7 @@ def plan_search(
     return found
 
 
+@_collector_paused()
 def memory_curve_of(graph: Graph, options: CompileOptions, device: str = "cpu") -> MemoryCurve:
     """What programs of `graph` take that keep more or less for their backward part."""
     return plan_search(graph, options, device, {}).curve()
