@@ -9,22 +9,23 @@ memory.  Equations are numbered once, so that one set costs about two microsecon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
 from stax.core.graph import Eqn, Graph, Var
 from stax.core.primitive import Recompute
+from stax.transforms.memory_sweep import Step, Sweep
 from stax.transforms.partition import FUSIBLE, equation_cost
 from stax.transforms.phases import Split, split_joint
 
 ALIGNMENT: Final = 64  # of places in an arena
 UNROLLED: Final = 4  # elements up to which a reduction is elementwise work
 TINY: Final = 1024  # bytes
-HEAVY: Final = 10  # operations of one element that several readers do not share unstored
 LIGHT_WEIGHT: Final = 50  # the same, all that is inlined together
-ROOTS: Final = 6  # values in memory that an inlined one may be computed from
 
 Kept = frozenset[Var]
 
@@ -36,23 +37,6 @@ class Plan:
     kept: Kept
     peak: int
     work: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """An equation by numbers: `reads` and `writes` are values."""
-
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    opaque: bool
-    view: bool
-    cheap: bool
-    late: bool  # a reduction whose result is known when its kernel ends
-    tiny: bool  # what others are not kept waiting by
-    weight: int  # operations of one element
-    space: int  # points of its loops
-    inner: int  # bytes that it needs while it runs
-    rows: int  # elements of its result
 
 
 class MemoryModel:
@@ -74,8 +58,13 @@ class MemoryModel:
         self.places = [-(-n // ALIGNMENT) * ALIGNMENT for n in self.sizes]  # in an arena
         self.output_bytes = sum(v.aval.nbytes for v in self.outputs if v not in free)
         self.final = {self.number[v] for v in self.outputs if v in self.number}
+        self.returned = [k in self.final for k in range(2 * self.count)]
         self.forward = [self._step(e) for e in split.forward]
         self.backward = [self._step(e) for e in split.backward]
+        # The forward equations again; a result that is kept although they do is not made twice.
+        self.repeated = [
+            s._replace(writes=tuple(k + self.count for k in s.writes)) for s in self.forward
+        ]
         self.costs = [equation_cost(e) for e in split.forward]
         self.size = len(self.forward) + len(self.backward)
         made = {k: j for j, s in enumerate(self.forward) for k in s.writes}
@@ -86,10 +75,9 @@ class MemoryModel:
             (j, tuple(k for k in s.reads if k in made)) for j, s in enumerate(self.backward)
         ]
         self.sites = [(j, reads) for j, reads in self.sites if reads]
-        self.read_opaquely = [False] * self.count
-        for j, reads in self.sites:
-            for k in reads:
-                self.read_opaquely[k] = self.read_opaquely[k] or self.backward[j].opaque
+        late = Counter(k for _, reads in self.sites for k in reads)
+        self.opaque = {k for j, reads in self.sites if self.backward[j].opaque for k in reads}
+        self.read_late = [(k, count, k in self.opaque) for k, count in late.items()]
         self.forward_views = self._views(self.forward)
         self.backward_views = self._views(self.backward)
         self.readers = [0] * (2 * self.count)
@@ -100,7 +88,7 @@ class MemoryModel:
             own = [k for k in step.reads if k not in made]
             self._read(step, own, self.readers, self.unfused)
 
-    def _step(self, eqn: Eqn) -> _Step:
+    def _step(self, eqn: Eqn) -> Step:
         kind = eqn.prim.recompute
         reads = dict.fromkeys(
             self.number[a] for a in eqn.inputs if isinstance(a, Var) and a in self.number
@@ -116,7 +104,7 @@ class MemoryModel:
                 late = not unrolled and (
                     len(axes) == rank or min(axes, default=rank) < rank - len(axes)
                 )
-        return _Step(
+        return Step(
             tuple(reads),
             tuple(self.number[v] for v in eqn.outputs),
             kind not in FUSIBLE,
@@ -131,12 +119,12 @@ class MemoryModel:
         )
 
     @staticmethod
-    def _views(steps: Sequence[_Step]) -> list[tuple[int, int]]:
+    def _views(steps: Sequence[Step]) -> list[tuple[int, int]]:
         """Views and what they look at, the last first."""
         return [(s.writes[0], s.reads[0]) for s in reversed(steps) if s.view and s.reads]
 
     @staticmethod
-    def _read(step: _Step, reads: Iterable[int], readers: list[int], unfused: list[bool]) -> None:
+    def _read(step: Step, reads: Iterable[int], readers: list[int], unfused: list[bool]) -> None:
         for k in reads:
             readers[k] += 1
             if step.opaque:
@@ -158,10 +146,10 @@ class MemoryModel:
         groups = self._again(shift)
         again = {j for _, group in groups for j in group}
         work = sum(self.costs[j] for j in again)
-        sweep, ends, turn, reads = self._sweep(shift, groups)
+        sweep, ends, turn, order, kernels = self._sweep(shift, groups)
         alive = [a + self.output_bytes for a in sweep.alive(self.places)]
         plan = Plan(kept, max(alive), work)
-        return Run(plan, alive, again, sweep.first, sweep.last, ends, turn, reads)
+        return Run(plan, alive, again, sweep.first, sweep.last, ends, turn, order, kernels)
 
     def _shift(self, kept: Iterable[Var]) -> list[int]:
         """What is added to the number of a value that the backward part reads."""
@@ -208,25 +196,22 @@ class MemoryModel:
     def is_stored_again(self, k: int, readers: int) -> bool:
         """Whether a value that is computed again for so many readers takes memory."""
         step = self.forward[self.producer[k]]
-        return not step.view and not (step.cheap and readers <= 1 and not self.read_opaquely[k])
+        return not step.view and not (step.cheap and readers <= 1 and k not in self.opaque)
 
     def times(self) -> Times:
         """When values are read, and what is alive whatever is kept."""
-        forward = _Sweep(self.count, self.readers.copy(), self.unfused.copy(), self.final)
-        for step in self.forward:
-            forward.add(step, step.reads, step.writes)
-        sweep = _Sweep(self.count, [2] * self.count, self.unfused.copy(), self.final)
-        for step in self.forward:
-            sweep.add(step, step.reads, step.writes)
+        forward = Sweep(self.count, self.readers.copy(), self.unfused.copy(), self.returned)
+        forward.follow(self.forward)
+        sweep = Sweep(self.count, [2] * self.count, self.unfused.copy(), self.returned)
+        sweep.follow(self.forward)
         start = sweep.now + 1
         sweep.now = start
         sweep.readers = self.readers
         sites: dict[int, list[int]] = {}
-        for step in self.backward:
-            at = sweep.add(step, step.reads, step.writes) - start
+        for step, at in zip(self.backward, sweep.follow(self.backward), strict=True):
             for k in step.reads:
                 if k in self.producer:
-                    sites.setdefault(k, []).append(max(at, 0))
+                    sites.setdefault(k, []).append(max(at - start, 0))
         ends = {k: t for k, t in forward.last.items() if k in self.producer}
         early = forward.alive(self.places)
         late = sweep.alive(self.places, set(self.producer))[start:]
@@ -239,17 +224,15 @@ class MemoryModel:
 
     def _sweep(
         self, shift: Sequence[int], groups: Sequence[tuple[int, list[int]]]
-    ) -> tuple[_Sweep, dict[int, int], int, dict[int, int]]:
-        """The lifetimes, those of the forward part, the kernel where that ends, and first reads."""
+    ) -> tuple[Sweep, dict[int, int], int, list[Step], list[int]]:
+        """The lifetimes, those of the forward part, the kernel where it ends, and what follows."""
         n = self.count
         readers, unfused = self.readers.copy(), self.unfused.copy()
-        for j, reads in self.sites:
-            opaque = self.backward[j].opaque
-            for k in reads:
-                k += shift[k]
-                readers[k] += 1
-                if opaque:
-                    unfused[k] = True
+        for k, count, opaque in self.read_late:
+            k += shift[k]
+            readers[k] += count
+            if opaque:
+                unfused[k] = True
         for _, group in groups:
             for j in group:
                 step = self.forward[j]
@@ -270,33 +253,27 @@ class MemoryModel:
                 if readers[view]:
                     readers[base] += readers[view] - 1
                     unfused[base] = unfused[base] or unfused[view]
-        sweep = _Sweep(2 * n, readers, unfused, self.final)
-        for step in self.forward:
-            sweep.add(step, step.reads, step.writes)
+        sweep = Sweep(2 * n, readers, unfused, self.returned)
+        sweep.follow(self.forward)
         ends, turn = sweep.last.copy(), sweep.now
-        first: dict[int, int] = {}
-        again = dict(groups)
-        for j, step in enumerate(self.backward):
-            for i in again.get(j, ()):
-                step_again = self.forward[i]
-                # A result that is kept although its equation runs again is not made twice.
-                operands = [k + shift[k] for k in step_again.reads]
-                now = sweep.add(step_again, operands, [k + n for k in step_again.writes])
-                for k in step_again.reads:
-                    first.setdefault(k, now)
-            now = sweep.add(step, [k + shift[k] for k in step.reads], step.writes)
-            for k in step.reads:
-                first.setdefault(k, now)
-        return sweep, ends, turn, first
+        order: list[Step] = []
+        at = 0
+        for j, group in groups:
+            order += self.backward[at:j]
+            order += [self.repeated[i] for i in group]
+            at = j
+        order += self.backward[at:]
+        kernels = sweep.follow(order, shift)
+        return sweep, ends, turn, order, kernels
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """A plan and what the model followed: bytes alive at each kernel, and lives of values.
 
     `again` are the forward equations that run twice; `first` and `last` the kernels between which a
     stored value lives, `ends` the same as `last` when the forward part ends, with kernel `turn`;
-    `reads` the kernel that first reads a value in the backward part.
+    `order` and `kernels` what runs in the backward part and where its operands are read.
     """
 
     plan: Plan
@@ -306,7 +283,17 @@ class Run:
     last: dict[int, int]
     ends: dict[int, int]
     turn: int
-    reads: dict[int, int]
+    order: list[Step]
+    kernels: list[int]
+
+    @functools.cached_property
+    def reads(self) -> dict[int, int]:
+        """The kernel that first reads a value in the backward part."""
+        found: dict[int, int] = {}
+        for step, kernel in zip(reversed(self.order), reversed(self.kernels), strict=True):
+            for k in step.reads:
+                found[k] = kernel
+        return found
 
     def excess(self, limit: int) -> int:
         """Bytes above a limit, summed over the kernels."""
@@ -365,100 +352,3 @@ def program_bytes(graph: Graph) -> int:
         everything = (v for eqn in split.forward for v in eqn.outputs)
         found = graph.cache["bytes"] = MemoryModel(graph, split).plan(everything).peak
     return found
-
-
-class _Sweep:
-    """The lifetimes of stored values, equation by equation."""
-
-    def __init__(self, size: int, readers: list[int], unfused: list[bool], final: set[int]) -> None:
-        self.readers, self.unfused, self.final = readers, unfused, final
-        self.roots: list[tuple[int, ...]] = [()] * size  # what a value is computed from
-        self.weight = [0] * size  # operations that an inlined value takes
-        self.ready = [0] * size  # the kernel from which on it can be read
-        self.first: dict[int, int] = {}
-        self.last: dict[int, int] = {}
-        self.escapes: set[int] = set()
-        self.inner: list[tuple[int, int]] = []  # kernels, and bytes that they alone need
-        self.now = 0
-        self.spaces: set[int] = set()  # of the present kernel
-        self.touched: set[int] = set()  # what it reads and writes
-
-    def add(self, step: _Step, reads: Sequence[int], writes: Sequence[int]) -> int:
-        """Go on by one equation; returns the kernel that takes its operands."""
-        roots, last, ready = self.roots, self.last, self.ready
-        weight = step.weight
-        sources: tuple[int, ...] = ()
-        now = self.now
-        if len(reads) == 1:
-            k = reads[0]
-            sources = roots[k]
-            weight += self.weight[k]
-            if ready[k] > now:
-                now = ready[k]
-        elif reads:
-            sources = tuple(dict.fromkeys([r for k in reads for r in roots[k]]))
-            for k in reads:
-                weight += self.weight[k]
-                if ready[k] > now:
-                    now = ready[k]
-        made = 0
-        for k in writes:
-            if self._is_inlined(k, step, weight, len(sources)):
-                roots[k] = sources
-                ready[k] = now
-                self.weight[k] = weight
-                continue
-            if not made:
-                made = self._kernel_of(step, now, sources) + 1
-                if step.inner:
-                    self.inner.append((made - 1, step.inner))
-                self.touched.update(sources, writes)
-            now = made - 1
-            roots[k] = (k,)
-            if k not in self.final:
-                self.first[k] = last[k] = now
-                if step.opaque or step.late:
-                    self.escapes.add(k)
-            for r in sources:
-                if last.get(r, -1) < now:
-                    last[r] = now
-            ready[k] = now + (step.opaque or step.late)
-        return now
-
-    def _is_inlined(self, k: int, step: _Step, weight: int, sources: int) -> bool:
-        if step.view:
-            return sources <= ROOTS and k not in self.final
-        if not step.cheap or self.unfused[k] or k in self.final:
-            return False
-        if self.readers[k] <= 1:
-            return sources <= ROOTS
-        return sources <= 1 and weight < HEAVY
-
-    def _kernel_of(self, step: _Step, now: int, sources: Sequence[int]) -> int:
-        """The number of the kernel that computes a stored value, the present one from now on."""
-        if step.tiny:
-            return now
-        if step.opaque:
-            now += 1
-            self.spaces, self.touched = set(), set()
-        elif now == self.now and step.space in self.spaces and not self.touched.isdisjoint(sources):
-            self.spaces.add(step.rows)
-        else:
-            if now == self.now:
-                now += 1
-            self.spaces, self.touched = {step.space, step.rows}, set()
-        self.now = now
-        return now
-
-    def alive(self, sizes: Sequence[int], without: Collection[int] = ()) -> list[int]:
-        """The bytes alive at each kernel, those of the values `without` left out."""
-        change = [0] * (max(self.last.values(), default=0) + self.now + 2)
-        for k, inner in self.inner:
-            change[k] += inner
-            change[k + 1] -= inner
-        for k, start in self.first.items():
-            end = self.last[k]
-            if (end > start or k in self.escapes or self.unfused[k]) and k not in without:
-                change[start] += sizes[k]
-                change[end + 1] -= sizes[k]
-        return list(accumulate(change))

@@ -314,6 +314,7 @@ def _segments(
     found: list[list[_Segment]] = [[] for _ in bounds]
     for i in range(len(bounds) - 1):
         for j in range(i + 1, len(bounds)):
+            ways: list[_Segment] = []
             for level in range(len(levels)):
                 if level == 0 and j > i + 1:
                     continue
@@ -323,7 +324,14 @@ def _segments(
                     held += border[i]
                     everything = max(everything, held) + border[i]
                 cost = work[level][j] - work[level][i]
-                found[i].append(_Segment(j, level, held, everything, cost))
+                ways.append(_Segment(j, level, held, everything, cost))
+            # Only what no other way to get there beats.
+            ways.sort(key=lambda s: (s.work, s.stored, s.needed))
+            best: list[_Segment] = []
+            for s in ways:
+                if all(s.stored < b.stored or s.needed < b.needed for b in best):
+                    best.append(s)
+            found[i] += best
     return found
 
 

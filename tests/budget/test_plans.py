@@ -13,6 +13,7 @@ from stax.compile import plan_search, simplified
 from stax.core.primitive import Recompute
 from stax.programs.options import CompileOptions
 from stax.transforms import plans
+from stax.transforms.memory_model import MemoryModel
 from stax.transforms.plan_program import IntegerProgram
 from stax.transforms.plans import Planner, pareto
 from tests.budget.best import ALL, best_plans, flat, free_values, planner_of
@@ -160,6 +161,16 @@ def test_planning_is_fast():
     Planner(graph).plans()
     taken = time.process_time() - start
     assert taken < 3.0 * max(len(graph.eqns) / 1000, 1.0)  # 0.4 s on an idle machine
+
+
+@pytest.mark.parametrize("depth", [30, 150, 600])
+def test_large_graphs_are_not_simulated_more_often(depth, monkeypatch):
+    planner = Planner(flat(*chain(depth=depth, rows=8, width=8)))
+    simulated = []
+    run = MemoryModel.run
+    monkeypatch.setattr(MemoryModel, "run", lambda m, k: simulated.append(m.size) or run(m, k))
+    assert len(planner.plans()) > 5
+    assert sum(simulated) < 450_000
 
 
 def test_the_same_program_has_the_same_plans():
