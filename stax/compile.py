@@ -37,6 +37,7 @@ from stax.programs.interpreted import reference_program
 from stax.programs.options import CompileOptions, counters
 from stax.programs.stored import graph_key, load_image, store_image
 from stax.pytree import PyTreeDef, tree_unflatten
+from stax.schedule.attention import with_attention
 from stax.schedule.fusion import (
     ON_DEVICE,
     CallStep,
@@ -334,7 +335,7 @@ class Compiled:
             if isinstance(item, CallStep):
                 names = {*item.reads, *item.writes}
             else:
-                names = {*item.reads, *item.writers}
+                names = {*item.reads, *item.stored}
             moved += sum(table[n].nbytes for n in names)
         return {
             "flops": float(flops),
@@ -473,7 +474,9 @@ def _scheduled(
             if options.materialise == "compact":
                 limits = compact(limits)
             found = fuse(steps, nbytes, limits, enabled=options.fuse, outputs=outputs)
-            return stacked(found, outputs, table) if options.fuse and device == "cpu" else found
+            if not options.fuse or device != "cpu":
+                return found
+            return stacked(with_attention(found, outputs, table), outputs, table)
 
         if device == "cpu":
             order, in_place = scheduled_in_place(lowered, steps, pairs, grouped)

@@ -22,7 +22,6 @@ from stax.explain.pages import page
 from stax.loops.buffers import ComputedBuffer, ExternBuffer
 from stax.programs.options import CompileOptions
 from stax.schedule.fusion import CallStep
-from stax.schedule.in_place import accesses
 from stax.transforms.arguments import check_callable
 from stax.transforms.budget import MemoryCurve
 from stax.transforms.jit import jit
@@ -139,7 +138,7 @@ class Report:
         first: dict[str, int] = {}
         last: dict[str, int] = {}
         for step, item in enumerate(self.lowered.order):
-            reads, writes = accesses(item)
+            reads, writes = item.accesses
             for name in (*reads, *writes):
                 if isinstance(table[name], ComputedBuffer | ExternBuffer) and name not in outputs:
                     first.setdefault(name, step)
@@ -215,8 +214,8 @@ class Report:
             if item.along:
                 loops += " along " + "x".join(map(str, item.along))
             members = ", ".join(m.role.value for m in item.members)
-            reads = sorted(item.reads - item.writers.keys())
-            rows.append((item.name, loops, members, ", ".join(reads), ", ".join(item.writers)))
+            reads = sorted(item.reads - set(item.stored))
+            rows.append((item.name, loops, members, ", ".join(reads), ", ".join(item.stored)))
         return "schedule", [], rows
 
     def _called(self, item: CallStep) -> str:

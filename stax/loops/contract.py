@@ -30,6 +30,28 @@ LONG = 2048  # elements from which a contraction may be cut into pieces on a dev
 TINY = 4096  # multiplications up to which a product is a loop
 LIBRARY_DTYPES = tuple(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 
+# Of products that are scores.
+SCORES_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+THINNEST, DEEPEST = 16, 128  # of a contraction that makes scores
+LEAST_GROWTH = 3  # times that scores are larger than what they are made of
+WIDEST = 256  # of a result that scores are contracted to
+LEAST = 32  # rows and columns of scores
+LEAST_BYTES = 1 << 18  # of scores that are worth keeping out of memory
+ROW_BYTES = 1 << 18  # of one row of scores, at most
+
+
+def are_scores(b: int, m: int, n: int, k: int, dtype: np.dtype) -> bool:
+    """Whether a product [b, m, k] with [b, k, n] is made by rows, and made again at little cost.
+
+    It is for every product of such sizes, in a family or alone, so that one that is computed again
+    has the same bits.
+    """
+    if dtype not in SCORES_DTYPES or not THINNEST <= k <= DEEPEST or min(m, n) < LEAST:
+        return False
+    if n * dtype.itemsize > ROW_BYTES:
+        return False
+    return b * m * n * dtype.itemsize >= LEAST_BYTES and m * n >= LEAST_GROWTH * k * (m + n)
+
 
 def _has_routine(device: str, x: np.dtype, y: np.dtype, dtype: np.dtype) -> bool:
     """Whether matrices of these types are multiplied by a routine as they lie in memory."""

@@ -17,11 +17,13 @@ from stax.core.primitive import Linear, Primitive, Recompute, Zero
 from stax.core.trace import bind1
 from stax.dtypes import DType, accumulator
 from stax.errors import DtypeError, ShapeError
-from stax.loops.contract import lower_dot
+from stax.loops.contract import WIDEST, are_scores, lower_dot
 from stax.primitives.casts import convert
 from stax.primitives.elementwise import add
 from stax.primitives.families_arrays import check_axes, size_of
 from stax.primitives.views import move_axis, transpose
+
+__all__ = ["WIDEST", "are_scores", "dot_general", "dot_general_p", "free_axes", "matrix_sizes"]
 
 Axes = tuple[int, ...]
 DimensionNumbers = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
@@ -30,6 +32,17 @@ DimensionNumbers = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
 def free_axes(ndim: int, contracted: Sequence[int], batch: Sequence[int]) -> Axes:
     """The axes that are neither contracted nor batch axes."""
     return tuple(k for k in range(ndim) if k not in contracted and k not in batch)
+
+
+def matrix_sizes(x: Aval, y: Aval, dimension_numbers: DimensionNumbers) -> tuple[int, ...]:
+    """The product as one of matrices: their number, rows, columns, and what is contracted."""
+    (xc, yc), (xb, yb) = dimension_numbers
+    batch, inner = (size_of([x.shape[k] for k in axes]) for axes in (xb, xc))
+    rows, columns = (
+        size_of([a.shape[k] for k in free_axes(a.ndim, c, b)])
+        for a, c, b in ((x, xc, xb), (y, yc, yb))
+    )
+    return batch, rows, columns, inner
 
 
 def _dot_aval(x: Aval, y: Aval, *, dimension_numbers: DimensionNumbers, dtype: DType) -> Aval:

@@ -22,6 +22,7 @@ from stax.schedule.kernel import (
     Role,
     access_of,
     common_refinement,
+    cut_at,
     mapped_indexes,
     without_trivial_merges,
 )
@@ -67,6 +68,11 @@ class CallStep:
     name: str
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+
+    @property
+    def accesses(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The buffers that the step reads and those that it writes."""
+        return self.reads, self.writes
 
 
 Step = LoopStep | CallStep
@@ -324,7 +330,7 @@ def _placed(
         if rows is None:
             if split_numel is None or (split_numel <= 1 and kernel.numel > 1):
                 return None
-            cut = _cut(space, split_numel)
+            cut = cut_at(space, split_numel)
             if cut is None:
                 return None
             space, split = cut
@@ -338,24 +344,7 @@ def _placed(
     wanted = rows if rows is not None else split_numel
     if wanted is None:
         return refined_all, None
-    return _cut(refined_all, wanted)
-
-
-def _cut(space: tuple[int, ...], rows: int) -> tuple[tuple[int, ...], int] | None:
-    """The space, one loop split if need be, with `rows` points before the returned position."""
-    done = 1
-    for k, n in enumerate(space):
-        if done == rows:
-            return space, k
-        if rows % done:
-            return None
-        rest = rows // done
-        if n > rest:
-            if n % rest:
-                return None
-            return (*space[:k], rest, n // rest, *space[k + 1 :]), k + 1
-        done *= n
-    return (space, len(space)) if done == rows else None
+    return cut_at(refined_all, wanted)
 
 
 def _stage(kernel: Kernel, member: Member) -> int | None:

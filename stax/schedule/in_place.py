@@ -9,7 +9,7 @@ base after the scatter has started, both can be the same memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stax.loops.body import Body
@@ -17,7 +17,6 @@ from stax.loops.buffers import Buffer, ComputedBuffer, ExternBuffer
 from stax.loops.lower import LoweredGraph
 from stax.loops.nodes import Scatter
 from stax.schedule.fusion import LoopStep, Scheduled, Step
-from stax.schedule.kernel import Kernel
 
 Fuse = Callable[[Sequence[Step]], list[Scheduled]]
 
@@ -150,22 +149,12 @@ def _reading(body: Body, old: str, new: str) -> Body:
     return replace(body, instrs=instrs)
 
 
-def accesses(item: Scheduled) -> tuple[Iterable[str], Iterable[str]]:
-    """The buffers a step reads and writes."""
-    if isinstance(item, Kernel):
-        return (
-            [a.buffer for m in item.members for a in m.body.reads],
-            [n for m in item.members for n in m.writes],
-        )
-    return item.reads, item.writes
-
-
 def _read_too_late(order: Sequence[Scheduled], base: Mapping[str, str]) -> set[str]:
     """The updates whose base is read or written at the same time or later."""
     first_write: dict[str, int] = {}
     last_use: dict[str, int] = {}
     for step, item in enumerate(order):
-        reads, writes = accesses(item)
+        reads, writes = item.accesses
         for name in writes:
             first_write.setdefault(name, step)
             last_use[name] = step

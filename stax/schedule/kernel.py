@@ -92,6 +92,19 @@ class Kernel:
         """Extents of the loops along a row."""
         return () if self.split is None else self.space[self.split :]
 
+    @property
+    def accesses(self) -> tuple[list[str], list[str]]:
+        """The buffers that the kernel reads and those that it writes, by member."""
+        return (
+            [a.buffer for m in self.members for a in m.body.reads],
+            [n for m in self.members for n in m.writes],
+        )
+
+    @property
+    def stored(self) -> list[str]:
+        """The buffers that the kernel makes."""
+        return list(self.writers)
+
     def add(self, member: Member, partial: bool = False) -> None:
         """Append a member whose `indexes` are set; `partial` if it writes a part of its result."""
         self.members.append(member)
@@ -195,6 +208,23 @@ def common_refinement(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | N
     return None if left or right else tuple(out)
 
 
+def cut_at(space: tuple[int, ...], rows: int) -> tuple[tuple[int, ...], int] | None:
+    """The space, one loop split if need be, with `rows` points before the returned position."""
+    done = 1
+    for k, n in enumerate(space):
+        if done == rows:
+            return space, k
+        if rows % done:
+            return None
+        rest = rows // done
+        if n > rest:
+            if n % rest:
+                return None
+            return (*space[:k], rest, n // rest, *space[k + 1 :]), k + 1
+        done *= n
+    return (space, len(space)) if done == rows else None
+
+
 def access_of(member: Member, buffer: str, kind: str) -> list[Expr]:
     """The mapped positions at which a member reads ("load") or writes ("store") a buffer."""
     return [
@@ -211,6 +241,7 @@ __all__ = [
     "Role",
     "access_of",
     "common_refinement",
+    "cut_at",
     "mapped_indexes",
     "row_major",
     "segment",

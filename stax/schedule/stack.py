@@ -108,7 +108,9 @@ def stacked(
 
 def _as_rows(item: Scheduled, table: BufferTable) -> _Rows | None:
     """The kernel by rows, if it is pointwise, large, and reads memory along its rows."""
-    if not isinstance(item, Kernel) or any(m.role is not Role.FULL for m in item.members):
+    if not isinstance(item, Kernel) or not item.members:
+        return None
+    if any(m.role is not Role.FULL for m in item.members):
         return None
     if any(table[n].nbytes < LEAST_BYTES for n in item.writers):
         return None

@@ -19,8 +19,9 @@ from typing import Final
 from stax.core.graph import Eqn, Graph, Var
 from stax.core.primitive import Recompute
 from stax.transforms.memory_sweep import Step, Sweep
-from stax.transforms.partition import FUSIBLE, equation_cost
+from stax.transforms.partition import equation_cost
 from stax.transforms.phases import Split, split_joint
+from stax.transforms.scores import FUSIBLE
 
 ALIGNMENT: Final = 64  # of places in an arena
 UNROLLED: Final = 4  # elements up to which a reduction is elementwise work

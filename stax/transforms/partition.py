@@ -20,9 +20,9 @@ from stax.core.primitive import Recompute
 from stax.errors import ConfigurationError
 from stax.transforms.maxflow import INFINITE, FlowNetwork
 from stax.transforms.phases import Split
+from stax.transforms.scores import FUSIBLE, Scores, scores_of
 from stax.transforms.simplify import acts
 
-FUSIBLE: Final = frozenset({Recompute.CHEAP, Recompute.VIEW, Recompute.REDUCTION, Recompute.RANDOM})
 LIGHT: Final = frozenset({Recompute.CHEAP, Recompute.VIEW})
 
 # Why a value may not be recomputed, or must be saved.
@@ -196,11 +196,6 @@ def partition_table(partition: Partition) -> str:
 # --- the network --------------------------------------------------------------------------------
 
 
-def is_fusible(producer: Eqn, reader: Eqn) -> bool:
-    """True when `reader` can take `producer`'s result without it being written to memory."""
-    return producer.prim.recompute in FUSIBLE and reader.prim.recompute in FUSIBLE
-
-
 @dataclass
 class _Readers:
     """Who reads each value, and which backward values are returned."""
@@ -209,10 +204,11 @@ class _Readers:
     backward: dict[Var, list[Eqn]] = field(default_factory=dict)
     forward_outputs: set[Var] = field(default_factory=set)
     gradient_outputs: set[Var] = field(default_factory=set)
+    scores: Scores = field(default_factory=Scores)
 
 
 def _readers(split: Split) -> _Readers:
-    found = _Readers()
+    found = _Readers(scores=scores_of((*split.forward, *split.backward)))
     for k, eqn in enumerate(split.forward):
         for var in {a for a in eqn.inputs if isinstance(a, Var)}:
             found.forward.setdefault(var, []).append(k)
@@ -232,6 +228,7 @@ def _vars(atoms: Iterable[Atom]) -> set[Var]:
 def network_values(split: Split, options: PartitionOptions) -> tuple[Value, ...]:
     """Every forward value with its capacity and its place in the network."""
     readers = _readers(split)
+    scores = readers.scores
     distance = _distances(split, readers)
     values: list[Value] = []
     for eqn in split.forward:
@@ -240,10 +237,11 @@ def network_values(split: Split, options: PartitionOptions) -> tuple[Value, ...]
         for var in eqn.outputs:
             size = var.aval.nbytes
             near = min(max(distance.get(var, options.distance_limit), 1), options.distance_limit)
+            forward = [split.forward[k] for k in readers.forward.get(var, ())]
             written = (
-                kind not in FUSIBLE
+                (kind not in FUSIBLE and id(eqn) not in scores.products)
                 or var in readers.forward_outputs
-                or any(not is_fusible(eqn, split.forward[k]) for k in readers.forward.get(var, ()))
+                or any(not scores.fuses(eqn, reader) for reader in forward)
             )
             spill = 1 if written else options.spill_factor
             capacity = math.floor(spill * size * options.distance_base**near)
@@ -285,13 +283,16 @@ def _distances(split: Split, readers: _Readers) -> dict[Var, int]:
 def _ban(value: Value, in_bytes: int, readers: _Readers, options: PartitionOptions) -> str:
     """The rule that puts a value into U, or ""."""
     kind = value.eqn.prim.recompute
-    if kind is Recompute.EXPENSIVE or kind is Recompute.RANDOM:
+    scores = readers.scores
+    if kind is Recompute.RANDOM:
+        return NOT_CHEAP
+    if kind is Recompute.EXPENSIVE and id(value.eqn) not in scores.products:
         return NOT_CHEAP
     if kind is Recompute.REDUCTION and options.reduction_ratio * value.bytes < in_bytes:
         return SHRINKS
     if kind is Recompute.VIEW:
         return ""  # the reader addresses its base
-    if any(not is_fusible(value.eqn, r) for r in readers.backward.get(value.var, ())):
+    if any(not scores.fuses(value.eqn, r) for r in readers.backward.get(value.var, ())):
         return WRITTEN_ANYWAY
     return ""
 
@@ -351,7 +352,7 @@ def _chain_ends(split: Split, readers: _Readers) -> dict[Var, int]:
             found = []
             for k in readers.forward.get(var, ()):
                 reader = split.forward[k]
-                if not is_fusible(eqn, reader):
+                if not readers.scores.fuses(eqn, reader):
                     found.append(k)
                 else:
                     found.extend(ends[out] for out in reader.outputs if out in ends)

@@ -15,7 +15,6 @@ from typing import Final
 from stax.core.graph import BACKWARD, Eqn, Graph, Var
 from stax.core.primitive import Recompute
 from stax.transforms.partition import (
-    FUSIBLE,
     Partition,
     PartitionOptions,
     backward_equations,
@@ -25,6 +24,7 @@ from stax.transforms.partition import (
     network_values,
 )
 from stax.transforms.phases import Split, split_joint
+from stax.transforms.scores import FUSIBLE
 
 # In one program a value already in memory stays there for nothing, and tiny values are registers.
 ONE_PROGRAM: Final = PartitionOptions(inputs_are_enough=False, free_bytes=64)

@@ -141,6 +141,12 @@ FUNCTIONS: dict[str, tuple[Any, Any]] = {
         lambda a, b: (a @ b, a.T @ b[:101]),
         (rng.standard_normal((101, 260)), rng.standard_normal((260, 520))),
     ),
+    "attention": (
+        stax.value_and_grad(
+            lambda q, k, v: (stax.nn.softmax(q @ k.transpose(0, 2, 1), axis=-1) @ v).sum(), (0, 1)
+        ),
+        tuple(rng.standard_normal((3, 160, 16)).astype("f") / 4 for _ in range(3)),
+    ),
     "scan": (
         lambda x: stax.lax.scan(lambda c, v: (np.cos(c) + v, c * v), np.zeros(3), x),
         (rng.standard_normal((9, 3)),),

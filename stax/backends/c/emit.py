@@ -12,12 +12,14 @@ number of threads.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping
 
 from stax.backends.c.abreast import ROWS, rows_abreast
 from stax.backends.c.along import element_loop, position_of_extreme
+from stax.backends.c.attention import AttentionEmitter
 from stax.backends.c.frame import KernelSource
 from stax.backends.c.handler import (
     INNER_DEPTH,
@@ -44,6 +46,7 @@ from stax.loops.symbolic import (
     as_expr,
     symbol,
 )
+from stax.schedule.attention import Attention
 from stax.schedule.kernel import Kernel, Member, Role, row_major
 from stax.schedule.stack import Stack
 
@@ -59,6 +62,8 @@ def emit_kernel(
     escapes: Callable[[str], bool],
 ) -> KernelSource:
     """The C function of `kernel`; `escapes(buffer)` says whether others read what it writes."""
+    if isinstance(kernel, Attention):
+        return AttentionEmitter(kernel, dtypes, functools.partial(_block_lines, dtypes)).run()
     if isinstance(kernel, Stack):
         return emit_stack(kernel, dtypes, lambda stage: _stage_lines(stage, dtypes))
     serial = kernel.members[0].role is Role.SERIAL
@@ -71,6 +76,14 @@ def _stage_lines(kernel: Kernel, dtypes: Mapping[str, DType]) -> tuple[list[str]
     emitter = NestEmitter(kernel, dtypes, lambda name: True)
     emitter.emitter.points = 0  # tiles are in the cache
     return emitter.parameters, over_rows(emitter.lines(), emitter.rows[0])
+
+
+def _block_lines(
+    dtypes: Mapping[str, DType], kernel: Kernel, visible: Callable[[str], bool]
+) -> tuple[list[str], list[str]]:
+    """The parameters of a stage over scores, and its loops over the rows from `first` to `last`."""
+    emitter = NestEmitter(kernel, dtypes, visible)
+    return emitter.parameters, emitter.between()
 
 
 class NestEmitter(ReductionFrame):
@@ -132,6 +145,11 @@ class NestEmitter(ReductionFrame):
             *self.final,
         ]
         return [s.replace("@BLOCKS@", str(self.blocks)) for s in lines]
+
+    def between(self) -> list[str]:
+        """The stages on the rows from `first` to `last`, which the text around them declares."""
+        self._stages("")
+        return self._block_rows("first", self.emitter.row.lines)
 
     def _block_rows(self, first: str, row: list[str]) -> list[str]:
         """The loop over the rows of a block, or one for each group of stages (see `_cut_group`)."""

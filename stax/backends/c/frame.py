@@ -38,6 +38,7 @@ class KernelSource:
     workspace: int
     parallel: bool
     functions: list[str] = field(default_factory=list)
+    routines: tuple[str, ...] = ()  # that it is given the addresses of
 
     @property
     def key(self) -> str:

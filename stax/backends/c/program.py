@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from stax.backends.c import forks
+from stax.backends.c.attention import workspace as attention_workspace
 from stax.backends.c.convolution import KINDS as CONVOLUTION_KINDS
 from stax.backends.c.convolution import call_statement as convolution_call
 from stax.backends.c.convolution import routine_of as convolution_routine
@@ -60,6 +61,7 @@ from stax.loops.buffers import (
 )
 from stax.loops.lower import CheckedIndex, LoweredGraph
 from stax.loops.scalar_ops import C_TYPES
+from stax.schedule.attention import Attention
 from stax.schedule.fusion import CallStep, Scheduled
 from stax.schedule.kernel import Kernel, Role
 from stax.schedule.memory import ArenaPlan, Lifetime, aligned, plan_arena
@@ -227,7 +229,9 @@ class _Printer:
             function, number = self.kernel(source, prefix)
             work[step] = source.workspace
             place = f"arena + {_place(step, source.workspace)}" if source.workspace else "0"
-            arguments = ", ".join([*(names[n] for n in source.parameters), place, "ctx->threads"])
+            own = [f"ctx->products[{self.slot(r)}]" for r in source.routines]
+            given = [*(names[n] for n in source.parameters), place, "ctx->threads", *own]
+            arguments = ", ".join(given)
             if source.checks:
                 calls.append(
                     f"bad = {function}({arguments});\n    if (bad) "
@@ -341,6 +345,8 @@ def _kernel_workspace(
     kernel: Kernel, dtypes: Mapping[str, DType], escapes: Callable[[str], bool]
 ) -> int:
     """The bytes of working memory of a kernel's function; only merging blocks takes any."""
+    if isinstance(kernel, Attention):
+        return attention_workspace(kernel, dtypes)
     if any(m.role in (Role.COLUMN, Role.ALL) for m in kernel.members):
         return emit_kernel(kernel, dtypes, escapes).workspace
     return 0
@@ -373,13 +379,10 @@ class _Uses:
         # Written by calls, scans and scatters, which need every result in memory.
         self.called: set[str] = set()
         for step, item in enumerate(order):
-            if isinstance(item, Kernel):
-                reads = [a.buffer for m in item.members for a in m.body.reads]
-                writes = [n for m in item.members for n in m.writes]
-                if item.members[0].role is Role.SERIAL:
-                    self.called.update(writes)
-            else:
-                reads, writes = list(item.reads), list(item.writes)
+            reads, writes = item.accesses
+            if isinstance(item, Attention):
+                self.called.update(item.kept)
+            elif not isinstance(item, Kernel) or item.members[0].role is Role.SERIAL:
                 self.called.update(writes)
             for name in writes:
                 self.first.setdefault(name, step)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.c import forks, fourier, lapack, lapack_complex, sorting
+from stax.backends.c import forks, fourier, lapack, lapack_complex, panels, sorting
 from stax.backends.c.convolution import convolutions, is_convolution, symbol
 from stax.backends.c.image import RoutineCall
 from stax.backends.c.support import COMPLEX_TAGS, GEMM_TAGS, support
@@ -49,6 +49,7 @@ def has_routine(name: str) -> bool:
         name in PRODUCTS
         or name in COMPLEX_PRODUCTS
         or is_convolution(name)
+        or name in panels.ROUTINES
         or name in sorting.ROUTINES
     )
 
@@ -89,6 +90,8 @@ def address(name: str) -> int:
             return _lapack_library(module).address(f"stax_{name}")
     if name in fourier.ROUTINES:
         return _fourier_library().address(f"stax_{name}")
+    if name in panels.ROUTINES:
+        return _panels_library(name[-3:]).address(f"stax_{name}")
     return _sorting_library().address(f"stax_{name}")
 
 
@@ -103,6 +106,12 @@ def _sorting_library() -> Library:
     _bound.append(table)
     library.handle.stax_bind_sorters(ctypes.cast(table, ctypes.c_void_p))
     return library
+
+
+@functools.cache
+def _panels_library(tag: str) -> Library:
+    source = PREAMBLE + panels.panels_source([tag])
+    return require_toolchain().load(source, opt="-O2", extra=("-ffp-contract=fast",))
 
 
 @functools.cache

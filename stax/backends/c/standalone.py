@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stax.backends.c import lapack, sorting
+from stax.backends.c import lapack, panels, sorting
 from stax.backends.c.convolution import convolution_source, is_convolution, symbol
 from stax.backends.c.gemm import standalone_gemm_source
 from stax.backends.c.image import BITS, ROUTINE_FAILED, Image, Type
@@ -374,6 +374,8 @@ def _library(image: Image) -> str:
     images = sorted(filter(is_convolution, used))
     if images:
         text += convolution_source(images)
+    blocks = dict.fromkeys(name[-3:] for name in panels.ROUTINES if name in used)
+    text += panels.panels_source(blocks) if blocks else ""
     if used & {*sorting.ROUTINES}:
         text += sorting.sorting_source()
     if used & {*lapack.ROUTINES}:
