@@ -22,6 +22,15 @@ from pathlib import Path
 
 import numpy as np
 
+from stax.backends.c.gemm_large import (
+    BLOCKED,
+    LARGE_BLAS,
+    LARGE_CBLAS,
+    LARGE_LOOPS,
+    TILE_SIZES,
+    TILED,
+)
+
 __all__ = ["BLAS_TYPES", "Blas", "find_blas", "gemm_source"]
 
 # Position in the pointer table of each type's gemm; the last are set_ and get_num_threads.
@@ -212,148 +221,6 @@ STAX_INLINE void stax_gemm_small_@t(int ta, int tb, int64_t m, int64_t n, int64_
 }
 """
 
-_BLOCKED = """\
-static void stax_gemm_blocked_@t(int ta, int tb, int64_t m, int64_t n, int64_t k,
-        const @ct *restrict a, int64_t lda, const @ct *restrict b, int64_t ldb, int accumulate,
-        @ct *restrict c, int64_t ldc) {
-#pragma omp parallel for num_threads(stax_product_threads) if (parallel : m * n * k > 2000000)
-    for (int64_t i0 = 0; i0 < m; i0 += 32) {
-        @ct pack[64 * 64];
-        int64_t mi = m - i0 < 32 ? m - i0 : 32;
-        if (!accumulate)
-            for (int64_t i = 0; i < mi; i++)
-                for (int64_t j = 0; j < n; j++) c[(i0 + i) * ldc + j] = 0;
-        for (int64_t p0 = 0; p0 < k; p0 += 64) {
-            int64_t kp = k - p0 < 64 ? k - p0 : 64;
-            for (int64_t j0 = 0; j0 < n; j0 += 64) {
-                int64_t nj = n - j0 < 64 ? n - j0 : 64;
-                for (int64_t p = 0; p < kp; p++)
-                    for (int64_t j = 0; j < nj; j++)
-                        pack[p * 64 + j] = tb ? b[(j0 + j) * ldb + p0 + p]
-                                              : b[(p0 + p) * ldb + j0 + j];
-                stax_gemm_small_@t(ta, 0, mi, nj, kp,
-                    ta ? a + p0 * lda + i0 : a + i0 * lda + p0, lda, pack, 64, 1,
-                    c + i0 * ldc + j0, ldc);
-            }
-        }
-    }
-}
-"""
-
-# Tiles of C stay in registers while packed rows of A and columns of B go by. To be compiled with
-# products and sums contracted, and with as wide vectors as the machine has.
-_TILE_SIZES = """\
-#if defined(__AVX512F__)
-#define STAX_TILE_BYTES 64
-#define STAX_TILE_ROWS 12
-#elif defined(__AVX__)
-#define STAX_TILE_BYTES 32
-#define STAX_TILE_ROWS 6
-#elif defined(__aarch64__)
-#define STAX_TILE_BYTES 16
-#define STAX_TILE_ROWS 12
-#else
-#define STAX_TILE_BYTES 16
-#define STAX_TILE_ROWS 6
-#endif
-#define STAX_TILE_BLOCK 96
-#define STAX_TILE_DEPTH 256
-#define STAX_TILE_SPAN 512
-"""
-_TILED = """\
-typedef @ct stax_tile_@t __attribute__((vector_size(STAX_TILE_BYTES), aligned(sizeof(@ct))));
-enum { stax_tile_lanes_@t = STAX_TILE_BYTES / (int)sizeof(@ct),
-       stax_tile_width_@t = 2 * stax_tile_lanes_@t };
-static void stax_gemm_tile_@t(int64_t k, const @ct *restrict a, const @ct *restrict b,
-        @ct *restrict c, int64_t ldc, int64_t rows, int64_t columns, int first) {
-    stax_tile_@t sums[STAX_TILE_ROWS][2];
-#pragma GCC unroll 16
-    for (int i = 0; i < STAX_TILE_ROWS; i++) sums[i][0] = sums[i][1] = (stax_tile_@t){0};
-    for (int64_t p = 0; p < k; p++) {
-        stax_tile_@t b0 = *(const stax_tile_@t *)(b + p * stax_tile_width_@t);
-        stax_tile_@t b1 = *(const stax_tile_@t *)(b + p * stax_tile_width_@t + stax_tile_lanes_@t);
-#pragma GCC unroll 16
-        for (int i = 0; i < STAX_TILE_ROWS; i++) {
-            sums[i][0] += b0 * a[p * STAX_TILE_ROWS + i];
-            sums[i][1] += b1 * a[p * STAX_TILE_ROWS + i];
-        }
-    }
-    if (rows == STAX_TILE_ROWS && columns == stax_tile_width_@t) {
-#pragma GCC unroll 16
-        for (int i = 0; i < STAX_TILE_ROWS; i++)
-#pragma GCC unroll 2
-            for (int h = 0; h < 2; h++) {
-                stax_tile_@t *to = (stax_tile_@t *)(c + i * ldc + h * stax_tile_lanes_@t);
-                *to = first ? sums[i][h] : *to + sums[i][h];
-            }
-        return;
-    }
-    @ct all[STAX_TILE_ROWS][stax_tile_width_@t];
-#pragma GCC unroll 16
-    for (int i = 0; i < STAX_TILE_ROWS; i++)
-#pragma GCC unroll 2
-        for (int h = 0; h < 2; h++)
-            *(stax_tile_@t *)(all[i] + h * stax_tile_lanes_@t) = sums[i][h];
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j++)
-            c[i * ldc + j] = first ? all[i][j] : c[i * ldc + j] + all[i][j];
-}
-static void stax_gemm_blocked_@t(int ta, int tb, int64_t m, int64_t n, int64_t k,
-        const @ct *restrict a, int64_t lda, const @ct *restrict b, int64_t ldb, int accumulate,
-        @ct *restrict c, int64_t ldc) {
-    const int64_t w = stax_tile_width_@t, h = STAX_TILE_ROWS;
-    int64_t down = (m + STAX_TILE_BLOCK - 1) / STAX_TILE_BLOCK;
-    int64_t across = (n + STAX_TILE_SPAN - 1) / STAX_TILE_SPAN;
-#pragma omp parallel for num_threads(stax_product_threads) if (parallel : m * n * k > 2000000)
-    for (int64_t block = 0; block < down * across; block++) {
-        @ct left[STAX_TILE_BLOCK * STAX_TILE_DEPTH] __attribute__((aligned(64)));
-        @ct right[STAX_TILE_DEPTH * stax_tile_width_@t] __attribute__((aligned(64)));
-        int64_t i0 = block / across * STAX_TILE_BLOCK, s0 = block % across * STAX_TILE_SPAN;
-        int64_t mi = m - i0 < STAX_TILE_BLOCK ? m - i0 : STAX_TILE_BLOCK;
-        int64_t end = n - s0 < STAX_TILE_SPAN ? n : s0 + STAX_TILE_SPAN;
-        for (int64_t p0 = 0; p0 < k; p0 += STAX_TILE_DEPTH) {
-            int64_t kp = k - p0 < STAX_TILE_DEPTH ? k - p0 : STAX_TILE_DEPTH;
-            for (int64_t i = 0; i < mi; i += h) {
-                int64_t rows = mi - i < h ? mi - i : h, step = ta ? 1 : lda, next = ta ? lda : 1;
-                const @ct *from = a + (i0 + i) * step + p0 * next;
-                @ct *to = left + i * kp;
-                if (rows == h) {
-                    for (int64_t p = 0; p < kp; p++)
-#pragma GCC unroll 16
-                        for (int r = 0; r < STAX_TILE_ROWS; r++)
-                            to[p * STAX_TILE_ROWS + r] = from[p * next + r * step];
-                } else
-                    for (int64_t p = 0; p < kp; p++)
-                        for (int64_t r = 0; r < h; r++)
-                            to[p * h + r] = r < rows ? from[p * next + r * step] : 0;
-            }
-            for (int64_t j0 = s0; j0 < end; j0 += w) {
-                int64_t nj = end - j0 < w ? end - j0 : w;
-                const @ct *from = tb ? b + j0 * ldb + p0 : b + p0 * ldb + j0;
-                for (int64_t p = 0; p < kp; p++) {
-                    @ct *to = right + p * w;
-                    int64_t j = 0;
-                    if (tb)
-                        for (; j < nj; j++) to[j] = from[j * ldb + p];
-                    else if (nj == w)
-                        for (; j < stax_tile_width_@t; j += stax_tile_lanes_@t)
-                            *(stax_tile_@t *)(to + j) = *(const stax_tile_@t *)(from + p * ldb + j);
-                    else
-                        for (; j < nj; j++) to[j] = from[p * ldb + j];
-                    for (; j < w; j++) to[j] = 0;
-                }
-                for (int64_t i = 0; i < mi; i += h)
-                    stax_gemm_tile_@t(kp, left + i * kp, right, c + (i0 + i) * ldc + j0, ldc,
-                        mi - i < h ? mi - i : h, nj, p0 == 0 && !accumulate);
-            }
-        }
-        if (k == 0 && !accumulate)
-            for (int64_t i = 0; i < mi; i++)
-                for (int64_t j = s0; j < end; j++) c[(i0 + i) * ldc + j] = 0;
-    }
-}
-"""
-
 # One row times x in four sums of fixed width; complex types have no vectors and take plain loops.
 _LANES = """\
 typedef @ct stax_lanes_@t __attribute__((vector_size(32), aligned(sizeof(@ct))));
@@ -426,51 +293,6 @@ static void stax_gemv_@t(int trans, int64_t rows, int64_t columns, const @ct *re
 }
 """
 
-# The blocks of a large product: 256 rows or columns and more, about 16 blocks.
-_LARGE_BLAS = """\
-static void stax_gemm_large_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
-        const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
-        int accumulate, @ct *c, int64_t ldc, int64_t sc) {
-    typedef void (*function)(int, int, int, stax_blas_int, stax_blas_int, stax_blas_int, @scalar,
-        const @ct *, stax_blas_int, const @ct *, stax_blas_int, @scalar, @ct *, stax_blas_int);
-    if (k == 0) {
-        for (int64_t i = 0; i < batch; i++)
-            stax_gemm_small_@t(0, 0, m, n, 0, a, lda, b, ldb, accumulate, c + i * sc, ldc);
-        return;
-    }
-    int64_t rows = 1, columns = 1;
-    if (m * n * k >= 16000000) {
-        rows = m >= 512 ? m / 256 : 1;
-        columns = n >= 512 && rows < 16 ? n / 256 : 1;
-        if (columns > 16 / rows && columns > 1) columns = 16 / rows;
-    }
-    int64_t blocks = batch * rows * columns;
-    @ct one = 1, beta = accumulate ? 1 : 0;
-    stax_blas_enter();
-#pragma omp parallel for num_threads(stax_product_threads) \\
-    if (parallel : stax_product_threads > 1 && blocks > 1 && batch * m * n * k > 1000000)
-    for (int64_t block = 0; block < blocks; block++) {
-        int64_t r = block % rows, q = block / rows % columns, i = block / (rows * columns);
-        int64_t r0 = m * r / rows & -16, r1 = r + 1 < rows ? m * (r + 1) / rows & -16 : m;
-        int64_t q0 = n * q / columns & -16, q1 = q + 1 < columns ? n * (q + 1) / columns & -16 : n;
-        ((function)stax_blas[@slot])(101, ta ? 112 : 111, tb ? 112 : 111, r1 - r0, q1 - q0, k,
-            @one, a + i * sa + (ta ? r0 : r0 * lda), lda, b + i * sb + (tb ? q0 * ldb : q0), ldb,
-            @beta, c + i * sc + r0 * ldc + q0, ldc);
-    }
-    stax_blas_leave();
-}
-"""
-
-_LARGE_LOOPS = """\
-static void stax_gemm_large_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
-        const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
-        int accumulate, @ct *c, int64_t ldc, int64_t sc) {
-    for (int64_t i = 0; i < batch; i++)
-        stax_gemm_blocked_@t(ta, tb, m, n, k, a + i * sa, lda, b + i * sb, ldb, accumulate,
-                             c + i * sc, ldc);
-}
-"""
-
 _CHOICE = """\
 // C = op(A) op(B), added to C when accumulate is not 0, for `batch` products; a stride of 0
 // repeats a matrix
@@ -517,22 +339,6 @@ _STANDALONE = """\
 #define STAX_FMA_f64 STAX_MULTIPLY_ADD
 #endif
 """
-_LARGE_CBLAS = """\
-#if defined(STAX_CBLAS)
-static void stax_gemm_large_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
-        const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
-        int accumulate, @ct *c, int64_t ldc, int64_t sc) {
-    for (int64_t i = 0; i < batch; i++) {
-        if (k == 0)
-            stax_gemm_small_@t(0, 0, m, n, 0, a, lda, b, ldb, accumulate, c + i * sc, ldc);
-        else
-            cblas_@lettergemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans,
-                tb ? CblasTrans : CblasNoTrans, m, n, k, 1, a + i * sa, lda, b + i * sb, ldb,
-                accumulate ? 1 : 0, c + i * sc, ldc);
-    }
-}
-#else
-"""
 
 
 def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
@@ -548,10 +354,10 @@ def gemm_source(types: Iterable[str], *, use_blas: bool = True) -> str:
     blas = find_blas() if use_blas else None
     wide = blas is None or blas.integer_bits == 64
     parts = [_TABLE_SOURCE % {"integer": "int64_t" if wide else "int32_t"}]
-    parts.append(_THREADS if blas is not None else _TILE_SIZES)
+    parts.append(_THREADS if blas is not None else TILE_SIZES)
     for tag in dict.fromkeys(types):
         bound = blas is not None and tag in BLAS_TYPES
-        large = _LARGE_BLAS if bound else (_TILED if tag in _FMA else _BLOCKED) + _LARGE_LOOPS
+        large = LARGE_BLAS if bound else (TILED if tag in _FMA else BLOCKED) + LARGE_LOOPS
         fma = f"stax_fma_{tag}" if tag in _PARTS else "STAX_MULTIPLY_ADD"
         parts.append(_typed(tag, large, _FMA.get(tag, fma)))
     return "".join(parts)
@@ -563,9 +369,9 @@ def standalone_gemm_source(types: Iterable[str]) -> str:
     Products are plain loops in blocks, or the library of `<cblas.h>` where the macro STAX_CBLAS is
     defined; `stax_product_threads`, their number of threads, is to be defined before the text.
     """
-    large = _LARGE_CBLAS + _TILED + _LARGE_LOOPS + "#endif\n"
+    large = LARGE_CBLAS + TILED + LARGE_LOOPS + "#endif\n"
     parts = [_typed(tag, large, f"STAX_FMA_{tag}") for tag in types]
-    return "".join([_STANDALONE, _TILE_SIZES, *parts])
+    return "".join([_STANDALONE, TILE_SIZES, *parts])
 
 
 _FMA = {"f32": "__builtin_fmaf", "f64": "__builtin_fma"}
