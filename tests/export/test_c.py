@@ -124,10 +124,15 @@ IMAGES = (
     rng.standard_normal((2, 3, 16, 16)).astype("f"),
     rng.standard_normal((8, 3, 3, 3)).astype("f"),
 )
+COMPLEX = rng.standard_normal((4, 5)) + 1j * rng.standard_normal((4, 5))
 FUNCTIONS: dict[str, tuple[Any, Any]] = {
     "layer": (layer, LAYER),
     "layer in single precision": (layer, SINGLE),
     "gradient": (stax.grad(lambda p, x: layer(p, x)[0][:, 0].sum()), LAYER),
+    "complex": (
+        lambda z, w: (np.exp(z * w) / (z + COMPLEX), np.abs(z @ w).sum(), np.sort(z[0]), z.T**3),
+        (COMPLEX * 1j, COMPLEX.astype("c8").conj()[0]),
+    ),
     "vector product": (lambda a, v: (a @ v, v @ a.T), (LAYER[1], rng.standard_normal(80))),
     "convolution": (
         lambda x, w: stax.lax.conv_general_dilated(x, w, (1, 1), "SAME").sum((2, 3)),
