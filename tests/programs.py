@@ -5,6 +5,7 @@ Programs are straight lines of elementwise operations, broadcasts, reductions, v
 contractions, selections, gathers, scatters and cumulative sums.  Every value keeps a bound on its
 magnitude, and operations that need it (division, log, sqrt) are guarded, so that results and
 derivatives stay of order one.  With `smooth` nothing has a kink, which finite differences need.
+With a complex dtype some values are complex and some real, and nothing comes near a branch cut.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Builder:
     def __init__(self, rng: np.random.Generator, dtype: Any, smooth: bool) -> None:
         self.rng = rng
         self.dtype = np.dtype(dtype)
+        self.complex = self.dtype.kind == "c"
         self.smooth = smooth
         self.lines: list[str] = []
         self.values: list[Value] = []
@@ -58,7 +60,7 @@ class Builder:
     def emit(self, text: str, shape: Shape, bound: float) -> Value:
         """Add `v = text`, squashed when it may have grown large."""
         if bound > 4.0:
-            text, bound = f"np.tanh({text})", 1.0
+            text, bound = f"squashed({text})" if self.complex else f"np.tanh({text})", 1.0
         value = Value(f"v{len(self.lines)}", tuple(shape), bound)
         self.lines.append(f"{value.name} = {text}")
         self.values.append(value)
@@ -84,7 +86,20 @@ class Builder:
 
     def weights(self, shape: Shape) -> str:
         """A constant array of numbers of order one."""
-        return self.constant(self.rng.uniform(-1, 1, shape).astype(self.dtype))
+        return self.constant(numbers(self.rng, shape, self.dtype))
+
+
+def numbers(rng: np.random.Generator, shape: Shape, dtype: Any) -> Any:
+    """Numbers of size up to one."""
+    found = rng.uniform(-1, 1, shape)
+    if np.dtype(dtype).kind == "c":
+        found = (found + 1j * rng.uniform(-1, 1, shape)) * 0.7
+    return found.astype(dtype)
+
+
+def squashed(x: Any) -> Any:
+    """Numbers of any size made smaller than one."""
+    return x / (1.0 + np.abs(x))
 
 
 Rule = Callable[[Builder], Value | None]
@@ -320,13 +335,15 @@ def _scatter(b: Builder) -> Value | None:
         return None
     extent = v.shape[0]
     count = int(b.rng.integers(1, 4))
+    target = f"{v.name} + 0j" if b.complex else v.name
     if b.rng.random() < 0.5:
         index = b.constant(b.rng.integers(0, extent, count))
         update = b.weights((count, *v.shape[1:]))
-        text = f"at({v.name})[{index}].add({update} * 0.5)"
+        text = f"at({target})[{index}].add({update} * 0.5)"
         return b.emit(text, v.shape, v.bound + 0.5 * count)
     index = b.constant(b.rng.permutation(extent)[:count])
-    return b.emit(f"at({v.name})[{index}].set(np.sin({v.name}[0]))", v.shape, max(v.bound, 1.0))
+    value = f"0.5 * {v.name}[0]" if b.complex else f"np.sin({v.name}[0])"
+    return b.emit(f"at({target})[{index}].set({value})", v.shape, max(v.bound, 1.0))
 
 
 def _cumulative(b: Builder) -> Value | None:
@@ -337,7 +354,87 @@ def _cumulative(b: Builder) -> Value | None:
     n = v.shape[axis]
     if b.rng.random() < 0.75:
         return b.emit(f"np.cumsum({v.name}, axis={axis})", v.shape, v.bound * n)
-    return b.emit(f"np.cumprod(1.0 + 0.1 * np.tanh({v.name}), axis={axis})", v.shape, 1.1**n)
+    small = f"0.02 * {v.name}" if b.complex else f"0.1 * np.tanh({v.name})"
+    return b.emit(f"np.cumprod(1.0 + {small}, axis={axis})", v.shape, 1.1**n)
+
+
+# ------------------------------------------------------------------------ of complex numbers
+
+
+def _complex_unary(b: Builder) -> Value | None:
+    v = b.pick()
+    assert v is not None
+    n, wide = v.name, math.cosh(v.bound)
+    options: list[tuple[str, float]] = [
+        (f"np.sin({n})", wide),
+        (f"np.cos({n})", wide),
+        (f"np.tanh(0.25 * {n})", 1.6),
+        (f"np.arctan(0.2 * {n})", 1.6),
+        (f"-{n}", v.bound),
+        (f"{n} * (0.5 - 0.25j)", v.bound),
+        (f"1.5 - {n}", v.bound + 1.5),
+        (f"{n} * {n}", v.bound**2),
+        (f"{n} ** 3", v.bound**3),
+        (f"np.square({n})", v.bound**2),
+        (f"np.exp(0.25j * {n})", math.exp(v.bound / 4)),
+        (f"np.expm1(0.25 * {n})", math.exp(v.bound / 4) + 1),
+        (f"np.log(5.0 + {n})", 2.5),
+        (f"np.log1p(0.2 * {n})", 2.5),
+        (f"np.sqrt(5.0 + {n})", 3.0),
+        (f"np.reciprocal(5.0 + {n})", 1.0),
+        (f"np.conj({n})", v.bound),
+        (f"np.real({n})", v.bound),
+        (f"np.imag({n})", v.bound),
+        (f"np.abs({n})", v.bound),
+        (f"np.angle(5.0 + {n})", 1.6),
+        (f"np.where(np.abs({n}) > 0.7, {n}, 0.1 * {n})", v.bound),
+    ]
+    text, bound = b.choice(options)
+    return b.emit(text, v.shape, bound)
+
+
+def _complex_binary(b: Builder) -> Value | None:
+    x = b.pick()
+    assert x is not None
+    y = b.pick(lambda v: _broadcasts(v.shape, x.shape))
+    assert y is not None
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    if math.prod(shape) > 400:
+        return None
+    m, n = x.name, y.name
+    options: list[tuple[str, float]] = [
+        (f"{m} + {n}", x.bound + y.bound),
+        (f"{m} - {n}", x.bound + y.bound),
+        (f"{m} * {n}", x.bound * y.bound),
+        (f"np.conj({m}) * {n}", x.bound * y.bound),
+        (f"{m} + 1j * {n}", x.bound + y.bound),
+        (f"{m} / (5.0 + {n})", x.bound),
+        (f"{m} * np.abs({n})", x.bound * y.bound),
+        (f"(5.0 + {m}) ** (0.25 * {n})", 50.0),
+        (f"np.where(np.abs({m}) < 0.6, {m} * 0.5, {n})", max(x.bound, y.bound)),
+        (f"({m} == {n}) * {m}", x.bound),
+    ]
+    text, bound = b.choice(options)
+    return b.emit(text, shape, bound)
+
+
+def _complex_reduction(b: Builder) -> Value | None:
+    v = b.pick(lambda v: len(v.shape) > 0)
+    if v is None:
+        return None
+    axis = int(b.rng.integers(-len(v.shape), len(v.shape)))
+    n = v.shape[axis]
+    shape = tuple(s for k, s in enumerate(v.shape) if k != axis % len(v.shape))
+    options: list[tuple[str, float]] = [
+        (f"np.mean({v.name}, axis={axis})", v.bound),
+        (f"{v.name}.sum(axis={axis})", v.bound * n),
+        (f"np.var({v.name}, axis={axis})", v.bound**2),
+        (f"np.prod(0.8 + 0.05 * {v.name}, axis={axis})", 1.0),
+        (f"np.sum(np.abs({v.name}), axis={axis})", v.bound * n),
+        (f"np.any({v.name}, axis={axis}) * 1.0", 1.0),
+    ]
+    text, bound = b.choice(options)
+    return b.emit(text, shape, bound)
 
 
 RULES: list[tuple[Rule, float]] = [
@@ -351,6 +448,12 @@ RULES: list[tuple[Rule, float]] = [
     (_gather, 0.8),
     (_scatter, 0.6),
     (_cumulative, 0.6),
+]
+COMPLEX_RULES: list[tuple[Rule, float]] = [
+    (_complex_unary, 4.0),
+    (_complex_binary, 4.0),
+    (_complex_reduction, 1.5),
+    *RULES[3:],
 ]
 
 
@@ -370,7 +473,7 @@ def random_program(
       dtype: of all arguments and constants.
       smooth: leave out operations with kinks and jumps.
       scalar: return one number (a loss); otherwise a tuple of the values nobody used.
-      rules: the operations to draw from, with weights; all by default.
+      rules: the operations to draw from, with weights; by default all for the kind of dtype.
     """
     rng = np.random.default_rng([seed, 20240])
     b = Builder(rng, dtype, smooth)
@@ -380,15 +483,16 @@ def random_program(
         rank = int(rng.integers(0, 4)) if k else int(rng.integers(1, 4))
         shape = tuple(rng.integers(1, 5, rank).tolist())
         b.values.append(Value(f"x{k}", shape, 1.0))
-        args.append(rng.uniform(-1, 1, shape).astype(dtype)[()])
-    table = RULES if rules is None else rules
+        args.append(numbers(rng, shape, dtype)[()])
+    table = rules or (COMPLEX_RULES if b.complex else RULES)
     chances = np.array([w for _, w in table]) / sum(w for _, w in table)
     while len(b.lines) < size:
         table[int(rng.choice(len(table), p=chances))][0](b)
     results = [v for v in b.values if not _is_read(v.name, b.lines)]
     body = [f"    {line}" for line in b.lines]
     if scalar:
-        terms = " + ".join(f"np.mean({v.name})" for v in results)
+        form = "np.mean(np.abs({0}) ** 2)" if b.complex else "np.mean({0})"
+        terms = " + ".join(form.format(v.name) for v in results)
         body.append(f"    return {terms}")
     else:
         body.append(f"    return ({', '.join(v.name for v in results)},)")
@@ -396,7 +500,7 @@ def random_program(
     source = f"def program({parameters}):\n" + "\n".join(body) + "\n"
     filename = f"<program {seed}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    namespace: dict[str, Any] = {"np": np, "at": stax.at, **b.constants}
+    namespace: dict[str, Any] = {"np": np, "at": stax.at, "squashed": squashed, **b.constants}
     exec(compile(source, filename, "exec"), namespace)
     return Program(namespace["program"], tuple(args), source, seed)
 

@@ -22,6 +22,11 @@ from tests.programs import RULES, Program, random_program
 
 SUMS = (programs._reduction, programs._contraction)
 WITHOUT_SUMS = [(rule, weight) for rule, weight in RULES if rule not in SUMS]
+COMPLEX_WITHOUT_SUMS = [
+    (rule, weight)
+    for rule, weight in programs.COMPLEX_RULES
+    if rule not in (programs._complex_reduction, programs._contraction)
+]
 FUZZ_SECONDS = float(os.environ.get("STAX_FUZZ_SECONDS", "60"))
 
 
@@ -73,6 +78,28 @@ def test_levels_agree(seed):
 def test_levels_agree_in_single_precision(seed):
     program = random_program(seed, smooth=False, scalar=False, dtype=np.float32, size=8)
     check_levels(program, 2e-4)
+
+
+@pytest.mark.parametrize("seed", range(18, 32))
+def test_levels_agree_on_complex_numbers(seed):
+    wide = seed % 3 > 0
+    dtype = np.complex128 if wide else np.complex64
+    program = random_program(seed, scalar=False, dtype=dtype, size=12 if wide else 8)
+    check_levels(program, 1e-12 if wide else 2e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_passes_keep_the_bits_of_complex_programs_without_sums(seed):
+    program = random_program(seed, scalar=False, dtype=np.complex128, rules=COMPLEX_WITHOUT_SUMS)
+    check_switches(program, bitwise=True)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_compiled_gradients_of_complex_programs(seed):
+    program = random_program(seed + 50, dtype=np.complex128, size=8)
+    gradient = stax.grad(program.fn, argnums=tuple(range(len(program.args))))
+    found, wanted = stax.jit(gradient, strict=True)(*program.args), gradient(*program.args)
+    close(found, wanted, 1e-10)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -129,6 +156,12 @@ def test_fuzz_levels_and_switches():
         try:
             check_levels(program, 1e-12)
             check_loop_switches(program)
+            check_switches(bitwise, bitwise=True)
+            program = random_program(seed, scalar=False, dtype=np.complex128)
+            check_levels(program, 1e-11)
+            bitwise = random_program(
+                seed, scalar=False, dtype=np.complex128, rules=COMPLEX_WITHOUT_SUMS
+            )
             check_switches(bitwise, bitwise=True)
         except Exception as error:
             raise AssertionError(f"seed {seed}: {program!r}\n{bitwise!r}") from error
