@@ -1,16 +1,19 @@
 """Activation functions, elementwise.
 
 Input: an array.  Output: the activated array, floating (except `relu`, which keeps integers).  A
-branch that is not taken is fed a harmless number, so it overflows nowhere.
+branch that is not taken is fed a harmless number, so it overflows nowhere.  At infinities values
+and derivatives are the limits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from stax.core.aval import aval_of
+from stax.dtypes import is_complex
 from stax.errors import ShapeError
 from stax.numpy.inexact import floating, inexact
 from stax.numpy.promotion import array_like, as_dtype
@@ -25,6 +28,18 @@ from stax.primitives.transcendental import one, times
 
 def _zero(x: Any) -> Any:
     return literal(0, x)
+
+
+def _apart(x: Any) -> tuple[Any, Any]:
+    """Which elements are infinite, and the elements with 0 in their place."""
+    infinite = el.isinf(x)
+    return infinite, el.select(infinite, _zero(x), x)
+
+
+def _as_relu_far_out(x: Any, function: Callable[[Any], Any]) -> Any:
+    """`function`, whose limits are 0 and `x`; its products would be NaN at infinities."""
+    infinite, safe = _apart(x)
+    return el.select(infinite, el.relu(x), function(safe))
 
 
 def identity(x: Any) -> Any:
@@ -69,13 +84,15 @@ def log_sigmoid(x: Any) -> Any:
 def soft_sign(x: Any) -> Any:
     """X / (1 + abs(x))."""
     (x,) = floating("soft_sign", x)
-    return el.div(x, el.add(el.abs_(x), one(x)))
+    infinite, safe = _apart(x)
+    return el.select(infinite, el.sign(x), el.div(safe, el.add(el.abs_(safe), one(x))))
 
 
 def silu(x: Any) -> Any:
     """X * sigmoid(x)."""
     (x,) = inexact("silu", x)
-    return el.mul(x, tr.sigmoid(x))
+    gated: Callable[[Any], Any] = lambda v: el.mul(v, tr.sigmoid(v))
+    return gated(x) if is_complex(aval_of(x).dtype) else _as_relu_far_out(x, gated)
 
 
 swish = silu
@@ -84,7 +101,7 @@ swish = silu
 def mish(x: Any) -> Any:
     """X * tanh(softplus(x))."""
     (x,) = floating("mish", x)
-    return el.mul(x, tr.tanh(softplus(x)))
+    return _as_relu_far_out(x, lambda v: el.mul(v, tr.tanh(softplus(v))))
 
 
 def tanh(x: Any) -> Any:
@@ -165,7 +182,7 @@ def hard_sigmoid(x: Any) -> Any:
 def hard_silu(x: Any) -> Any:
     """X * hard_sigmoid(x)."""
     (x,) = floating("hard_silu", x)
-    return el.mul(x, hard_sigmoid(x))
+    return _as_relu_far_out(x, lambda v: el.mul(v, hard_sigmoid(v)))
 
 
 hard_swish = hard_silu
@@ -174,7 +191,8 @@ hard_swish = hard_silu
 def squareplus(x: Any, b: Any = 4) -> Any:
     """(x + sqrt(x*x + b)) / 2."""
     x, b = _with_parameter("squareplus", x, b)
-    return times(el.add(x, tr.sqrt(el.add(el.square(x), b))), 0.5)
+    root: Callable[[Any], Any] = lambda v: tr.sqrt(el.add(el.square(v), b))
+    return _as_relu_far_out(x, lambda v: times(el.add(v, root(v)), 0.5))
 
 
 def sparse_plus(x: Any) -> Any:

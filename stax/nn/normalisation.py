@@ -22,7 +22,7 @@ from stax.primitives import elementwise as el
 from stax.primitives.casts import convert, stop_gradient
 from stax.primitives.families import literal
 from stax.primitives.reductions import reduce_max
-from stax.primitives.transcendental import exp, expm1, log, log1p, rsqrt
+from stax.primitives.transcendental import below_infinity, exp, expm1, log, log1p, rsqrt
 from stax.primitives.views import broadcast, reduce_sum, reshape
 
 Axis = Any
@@ -81,19 +81,24 @@ def logsumexp(
     if weight is not None:
         used = el.ne(weight, literal(0, weight))
         mask = used if mask is None else el.logical_and(mask, used)
-    order = el.real(x) if is_complex(aval_of(x).dtype) else x
-    top = _largest(order, axes, mask)
-    top = el.select(el.isfinite(top), top, literal(0, top))
     if is_complex(aval_of(x).dtype):
+        top = _largest(el.real(x), axes, mask)
+        top = lost = el.select(el.isfinite(top), top, literal(0, top))
         shifted = el.sub(x, el.complex_(top, literal(0, top)))
     else:
+        # Infinities share the sum among them: as finite numbers they are 0 below the largest.
+        lost = _largest(x, axes, mask)
+        x = below_infinity(x)
+        top = below_infinity(lost)
+        top = el.select(el.isfinite(top), top, literal(0, top))
+        lost = el.select(el.eq(lost, literal(math.inf, lost)), lost, top)
         shifted = el.sub(x, top)
     part = exp(shifted)
     if weight is not None:
         part = el.mul(part, weight)
     total = reduce_sum(_masked(part, mask, 0), axes)
     out, sign = _log_of_sum(total, return_sign)
-    lost = reshape(top, aval_of(out).shape)
+    lost = reshape(lost, aval_of(out).shape)
     if is_complex(aval_of(out).dtype):
         lost = el.complex_(lost, literal(0, lost))
     out = el.add(out, lost)

@@ -24,9 +24,9 @@ from stax.numpy.reductions import diff
 from stax.numpy.registration import axes_tuple, axis_index, converted, implements, operand, strong
 from stax.numpy.selection import known
 from stax.numpy.sorting import searchsorted
+from stax.numpy.taps import full_convolution, padded_convolution
 from stax.primitives import elementwise as el
 from stax.primitives import special_bessel
-from stax.primitives.convolution import ConvDimensionNumbers, conv
 from stax.primitives.shapes import scalar_zero, slice_axis
 from stax.primitives.views import broadcast, reshape, rev
 
@@ -56,26 +56,16 @@ def _convolved(a: Any, v: Any, mode: str, op: str) -> Array:
     if y.shape[0] > x.shape[0]:
         x, y = y, x
     n, m = x.shape[0], y.shape[0]
-    full = conv(
-        reshape(x, (1, 1, n)),
-        reshape(rev(y, [0]), (1, 1, m)),
-        strides=(1,),
-        padding=((m - 1, m - 1),),
-        lhs_dilation=(1,),
-        rhs_dilation=(1,),
-        dimension_numbers=ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2)),
-        feature_group_count=1,
-        batch_group_count=1,
-        dtype=aval_of(x).dtype,
-    )
-    full = reshape(full, (n + m - 1,))
+    if mode == "valid":
+        return padded_convolution(x, y, 0)
+    # Only floats have infinities, whose product with padding would be NaN.
+    inexact = is_inexact(aval_of(x).dtype)
+    full = full_convolution(x, y) if inexact else padded_convolution(x, y, m - 1)
     if mode == "full":
         return full
     if mode == "same":
         first = (m - 1) // 2
         return slice_axis(full, 0, first, first + n)
-    if mode == "valid":
-        return slice_axis(full, 0, m - 1, n)
     raise ShapeError(f"mode {mode!r} is not one of full, same, valid", op=op)
 
 

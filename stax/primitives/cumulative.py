@@ -28,7 +28,8 @@ from stax.core.trace import bind1
 from stax.dtypes import DType, accumulator, is_complex, is_float, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
 from stax.loops import rules
-from stax.primitives.elementwise import add, eq, maximum, minimum, mul, select, sub
+from stax.primitives.elementwise import add, eq, logical_and, maximum, minimum, mul, select, sub
+from stax.primitives.families import literal
 from stax.primitives.families_arrays import batch_size, check_axes, checked, input_cost, shifted
 from stax.primitives.indexing import gather
 from stax.primitives.shapes import concatenate, iota, slice_axis
@@ -317,8 +318,13 @@ def _cumlogsumexp_jvp(primals: Any, outs: Any, tangents: Any, *, axis: int, reve
     low = least_finite(x.dtype)
     safe = minimum(maximum(out, low), -low)
     before = delayed(safe, axis, reverse, low)
-    decay = exp(sub(before, safe))
-    return linear_recurrence(decay, mul(exp(sub(minimum(x, -low), safe)), t), axis, reverse)
+    decay, own = exp(sub(before, safe)), exp(sub(minimum(x, -low), safe))
+    # An infinity that meets another shares with it, as in a chain of logaddexp.
+    infinity = literal(np.inf, x)
+    met = logical_and(eq(x, infinity), eq(delayed(out, axis, reverse, low), infinity))
+    half = literal(0.5, x)
+    decay, own = select(met, half, decay), select(met, half, own)
+    return linear_recurrence(decay, mul(own, t), axis, reverse)
 
 
 def least_finite(dtype: DType) -> Any:

@@ -18,7 +18,7 @@ from stax.dtypes import is_half
 from stax.errors import StaxError
 from stax.loops import library
 from stax.loops.ops import ops
-from stax.primitives.elementwise import add, guarded_mul, minimum, mul, neg, square
+from stax.primitives.elementwise import add, clamp, guarded_mul, mul, neg, square
 from stax.primitives.families import Function, literal, unary
 from stax.primitives.transcendental import exp, sech2, tanh, times
 
@@ -150,7 +150,8 @@ polygamma_p, polygamma = unary(
 _ROOT_HALF = math.sqrt(0.5)
 _ROOT_2_OVER_PI = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
-_FLAT = 1000.0
+_GONE = -10.0  # the largest x whose Phi is 0 in double precision, rounded down
+_FAR = 40.0  # an x at which the density and the slope of tanh are 0
 
 
 def _gelu_impl(x: Any, *, approximate: bool) -> Any:
@@ -161,7 +162,8 @@ def _gelu_impl(x: Any, *, approximate: bool) -> Any:
         phi = np.tanh(inner)
     else:
         phi = erf_p.impl(x * x.dtype.type(_ROOT_HALF))
-    return (x * x.dtype.type(0.5) * (phi + x.dtype.type(1))).astype(dtype)[()]
+    factor = np.maximum(x, x.dtype.type(_GONE))  # -inf has the limit 0
+    return (factor * x.dtype.type(0.5) * (phi + x.dtype.type(1))).astype(dtype)[()]
 
 
 def _gelu_scalar(x: Any, *, approximate: bool) -> Any:
@@ -173,18 +175,21 @@ def _gelu_scalar(x: Any, *, approximate: bool) -> Any:
         phi = ops.tanh(ops.mul(c(_ROOT_2_OVER_PI), ops.add(x, cube)))
     else:
         phi = ops.erf(ops.mul(x, c(_ROOT_HALF)))
-    return ops.mul(ops.mul(x, c(0.5)), ops.add(phi, c(1)))
+    factor = ops.max(x, c(_GONE))
+    return ops.mul(ops.mul(factor, c(0.5)), ops.add(phi, c(1)))
 
 
 def _gelu_slope(x: Any, approximate: bool) -> Any:
     """Phi(x) + x phi(x), or the derivative of the tanh form; reads x alone."""
     unit = literal(1, x)
+    # Far out densities and slopes are 0: at infinity the products are limits, and not NaN.
     if not approximate:
         phi = times(add(erf(times(x, _ROOT_HALF)), unit), 0.5)
-        density = times(exp(times(square(x), -0.5)), 1 / math.sqrt(2 * math.pi))
-        return add(phi, mul(x, density))
-    # Beyond, tanh is 1 and its slope 0, which an overflow of the cube's would turn into NaN.
-    x2 = minimum(square(x), literal(_FLAT, x))
+        x2 = clamp(literal(0, x), square(x), literal(_FAR * _FAR, x))
+        density = times(exp(times(x2, -0.5)), 1 / math.sqrt(2 * math.pi))
+        return add(phi, guarded_mul(density, x))
+    x = clamp(literal(-_FAR, x), x, literal(_FAR, x))
+    x2 = square(x)
     inner = mul(times(x, _ROOT_2_OVER_PI), add(times(x2, _CUBIC), unit))
     inner_slope = times(add(times(x2, 3 * _CUBIC), unit), _ROOT_2_OVER_PI)
     left = times(add(tanh(inner), unit), 0.5)

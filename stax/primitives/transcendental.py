@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from stax.core.aval import aval_of
@@ -191,6 +192,23 @@ logaddexp_p, logaddexp = binary(
     weight=25.0,
     scalar=lambda x, y: _scalar_logaddexp(x, y),
 )
+
+
+def _largest(dtype: Any) -> Any:
+    return ml_dtypes.finfo(dtype).max  # type: ignore[no-untyped-call]  # a class of C
+
+
+below_infinity_p, below_infinity = unary(
+    "below_infinity",
+    lambda x: np.minimum(x, _largest(np.asarray(x).dtype)),
+    lambda t, out, x: t,
+    accepts="f",
+    scalar=lambda x: ops.min(x, ops.constant(float(_largest(ops.dtype_of(x))), ops.dtype_of(x))),
+)
+below_infinity.__doc__ = """`x`, with the largest finite number for infinity; its derivative is 1.
+
+A difference from the largest of several numbers is then 0 for an infinite one, with derivative 1.
+"""
 
 
 def _scalar_logaddexp(x: Any, y: Any) -> Any:
