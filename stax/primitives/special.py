@@ -183,13 +183,12 @@ def _gelu_slope(x: Any, approximate: bool) -> Any:
     """Phi(x) + x phi(x), or the derivative of the tanh form; reads x alone."""
     unit = literal(1, x)
     # Far out densities and slopes are 0: at infinity the products are limits, and not NaN.
+    near = clamp(literal(-_FAR, x), x, literal(_FAR, x))
     if not approximate:
         phi = times(add(erf(times(x, _ROOT_HALF)), unit), 0.5)
-        x2 = clamp(literal(0, x), square(x), literal(_FAR * _FAR, x))
-        density = times(exp(times(x2, -0.5)), 1 / math.sqrt(2 * math.pi))
-        return add(phi, guarded_mul(density, x))
-    x = clamp(literal(-_FAR, x), x, literal(_FAR, x))
-    x2 = square(x)
+        density = times(exp(times(square(near), -0.5)), 1 / math.sqrt(2 * math.pi))
+        return add(phi, mul(near, density))
+    x, x2 = near, square(near)
     inner = mul(times(x, _ROOT_2_OVER_PI), add(times(x2, _CUBIC), unit))
     inner_slope = times(add(times(x2, 3 * _CUBIC), unit), _ROOT_2_OVER_PI)
     left = times(add(tanh(inner), unit), 0.5)
