@@ -4,6 +4,5 @@ from __future__ import annotations
 
 import importlib.util
 
-collect_ignore = (
-    [] if importlib.util.find_spec("triton") else ["test_compile.py", "test_interpreter.py"]
-)
+COMPILING = ["test_compile.py", "test_interpreter.py", "test_sweep.py"]
+collect_ignore = [] if importlib.util.find_spec("triton") else COMPILING

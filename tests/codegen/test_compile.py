@@ -1,6 +1,6 @@
 """Generated kernels compile for every architecture, without spills and within shared memory.
 
-A few programs of every kind by default; STAX_TRITON_FULL=1 takes all op samples as well.
+A few programs of every kind, and a few samples; test_sweep.py takes them all.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ import numpy as np
 import pytest
 
 import stax
-from stax.backends.triton.build import image_of, target_of
+from stax.backends.triton.build import image_of, shared_limit, target_of
 from stax.backends.triton.kernel import Operand
 from stax.backends.triton.run import TritonProgram, described
 from stax.backends.triton.templates import choices, matmul
 from stax.dtypes import bfloat16
 from stax.errors import CompilationError, DeviceError
-from tests import op_samples, op_samples_arrays, op_samples_numpy
+from tests.codegen.sweep import SAMPLES
 
 FULL = os.environ.get("STAX_TRITON_FULL") == "1"
 DEVICES = ("cuda:sm_80", "cuda:sm_90", "hip:gfx942")
-SHARED = {"cuda:sm_80": 163 * 1024, "cuda:sm_90": 227 * 1024, "hip:gfx942": 64 * 1024}
 F32 = np.dtype(np.float32)
 X = np.ones((64, 1000), np.float32)
 
@@ -69,7 +68,7 @@ def check(f, args, device):
     program = TritonProgram(lowered.source, device, {})
     for name, figures in described(program).items():
         assert figures["spilled_bytes"] == 0, name
-        assert figures["shared_bytes"] <= SHARED[device], name
+        assert figures["shared_bytes"] <= shared_limit(device), name
         image = image_of(name, program.kernels[name], device)
         sizes = [size for _, size in image.parameters]
         wanted = [4 if t == "i32" else 8 for t in program.kernels[name].types.values()]
@@ -86,13 +85,10 @@ def test_programs_compile(name):
         check(f, args, device)
 
 
-SAMPLES = [*op_samples.SAMPLES, *op_samples_arrays.SAMPLES, *op_samples_numpy.SAMPLES]
-
-
-@pytest.mark.parametrize("sample", SAMPLES if FULL else SAMPLES[::40], ids=str)
+@pytest.mark.parametrize("sample", SAMPLES[::40], ids=str)
 def test_samples_compile(sample):
     args = sample.make(np.random.default_rng(0), np.dtype(sample.dtypes[0]))
-    for device in DEVICES if FULL else DEVICES[1:]:
+    for device in DEVICES[1:]:
         check(sample.fn, args, device)
 
 
@@ -105,7 +101,7 @@ def test_products_of_every_type_and_size_compile(dtype):
         source = matmul("product", (1, 256, 256, 256), operand, operand, operand, (dtype, out),
                         blocks)  # fmt: skip
         image = image_of("product", source, "cuda:sm_90")
-        assert image.shared <= SHARED["cuda:sm_90"]
+        assert image.shared <= shared_limit("cuda:sm_90")
         assert image.vectors[0] > 0  # 128-bit accesses
 
 

@@ -124,8 +124,8 @@ class KernelSource:
 
     @property
     def key(self) -> str:
-        """Equal for kernels whose functions are the same text."""
-        whole = f"{self.types}{self.body}{self.warps}{self.merges}"
+        """Equal for kernels whose functions are the same text, compiled in the same way."""
+        whole = f"{self.types}{self.body}{self.warps} {self.stages}{self.merges}"
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
     def function(self, name: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from stax.backends.triton.array import DeviceArray, is_on_device, shared
-from stax.backends.triton.build import cached_image, image_of, shared_limit, target_of
+from stax.backends.triton.build import Image, cached_image, image_of, shared_limit, target_of
 from stax.backends.triton.cublas import Cublas, routine
 from stax.backends.triton.device import Function, Machine, installed, machine
 from stax.backends.triton.kernel import KernelSource
@@ -45,6 +45,19 @@ def default_architecture() -> str:
       DeviceError: there is no device.
     """
     return machine(0).name
+
+
+def fitted(name: str, kernel: KernelSource, device: str) -> tuple[KernelSource, Image]:
+    """A kernel with its image: with blocks so small that no register spills, and that fit."""
+    most = shared_limit(device)
+    image = image_of(name, kernel, device)
+    again = kernel.again
+    for shrink in range(1, SMALLEST + 1):
+        if (not image.spilled and image.shared <= most) or again is None:
+            break
+        kernel = again(shrink)
+        image = image_of(name, kernel, device)
+    return kernel, image
 
 
 class TritonProgram:
@@ -82,17 +95,9 @@ class TritonProgram:
 
     def _build(self) -> None:
         """Compile what is not in the cache; a kernel that does not fit gets smaller blocks."""
-        most = shared_limit(self.device)
         for name, kernel in self.kernels.items():
             self.from_cache &= cached_image(name, kernel, self.device) is not None
-            image = image_of(name, kernel, self.device)
-            again = kernel.again
-            for shrink in range(1, SMALLEST + 1):
-                if (not image.spilled and image.shared <= most) or again is None:
-                    break
-                kernel = again(shrink)
-                image = image_of(name, kernel, self.device)
-            self.kernels[name] = kernel
+            self.kernels[name], _ = fitted(name, kernel, self.device)
 
     @property
     def machine(self) -> Machine:

@@ -1,0 +1,189 @@
+"""Every kernel of the suite's programs, compiled: `python -m tests.codegen.sweep [names]`.
+
+Input: the sample table with gradients, 300 random programs with theirs, the benchmark workloads.
+Output: each distinct kernel of them on each architecture, compiled and measured, and those that
+spill registers or do not fit into shared memory.  Kernels whose text is the same are compiled
+once; what is in the cache is not compiled again, so a sweep that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import stax
+from benchmarks.gpu_kernels import DEVICES, lowered_workload
+from benchmarks.workloads import WORKLOADS
+from stax.backends.triton.build import shared_limit
+from stax.backends.triton.kernel import KernelSource
+from stax.backends.triton.run import fitted
+from stax.errors import CompilationError
+from tests import op_samples, op_samples_arrays, op_samples_numpy
+from tests.programs import random_program
+
+SAMPLES = [*op_samples.SAMPLES, *op_samples_arrays.SAMPLES, *op_samples_numpy.SAMPLES]
+RANDOM = 300
+KINDS = ("samples", "random", "workloads")
+Lowering = Callable[[str], Any]
+
+
+def loss(fn: Callable[..., Any], args: Sequence[Any], diff: Sequence[int]) -> Callable[..., Any]:
+    """A number that depends on every real result of `fn`, as a function of some arguments."""
+
+    def f(*own: Any) -> Any:
+        given = list(args)
+        for k, value in zip(diff, own, strict=True):
+            given[k] = value
+        leaves = [v for v in stax.tree.leaves(fn(*given)) if v.dtype.kind in "fc"]
+        parts = [(np.real(v) * np.cos(np.arange(v.size)).reshape(v.shape)).sum() for v in leaves]
+        return sum(parts[1:], parts[0])
+
+    return f
+
+
+def programs(kinds: Iterable[str] = KINDS) -> Iterator[tuple[str, Lowering]]:
+    """Names of programs, and what lowers each for a device."""
+
+    def lowering(f: Callable[..., Any], args: Sequence[Any]) -> Lowering:
+        return lambda device: stax.jit(f).lower(*args, device=device)
+
+    for sample in SAMPLES if "samples" in kinds else ():
+        for text in sample.dtypes:
+            dtype = np.dtype(text)
+            args = sample.make(np.random.default_rng(0), dtype)
+            yield f"{sample} {text}", lowering(sample.fn, args)
+            if sample.diff and dtype.kind == "f" and sample.order:
+                diff = tuple(args[k] for k in sample.diff)
+                every = tuple(range(len(diff)))
+                gradient = stax.grad(loss(sample.fn, args, sample.diff), every)
+                yield f"{sample} {text} gradient", lowering(gradient, diff)
+    for seed in range(RANDOM) if "random" in kinds else ():
+        made = random_program(seed, smooth=bool(seed % 2))
+        every = tuple(range(len(made.args)))
+        yield f"program {seed}", lowering(made.fn, made.args)
+        gradient = stax.grad(loss(made.fn, made.args, every), every)
+        yield f"program {seed} gradient", lowering(gradient, made.args)
+    for name in WORKLOADS if "workloads" in kinds else ():
+        yield f"workload {name}", lambda device, name=name: lowered_workload(name, device)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A kernel, compiled: where it comes from and what it takes."""
+
+    origin: str
+    device: str
+    registers: int = 0
+    spilled: int = 0
+    shared: int = 0
+    shrunk: bool = False
+    refused: str = ""
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with it, if anything."""
+        if self.refused:
+            return f"{self.origin} for {self.device}: {self.refused}"
+        if self.spilled or self.shared > shared_limit(self.device):
+            return (
+                f"{self.origin} for {self.device} spills {self.spilled} bytes and has "
+                f"{self.shared} bytes of shared memory"
+            )
+        return ""
+
+
+def distinct(
+    chosen: Iterable[tuple[str, Lowering]], devices: Sequence[str] = DEVICES
+) -> list[tuple[str, str, KernelSource]]:
+    """The distinct kernels of programs: origin, device, source."""
+    kernels: dict[tuple[str, str], tuple[str, str, KernelSource]] = {}
+    for origin, lower in chosen:
+        for device in devices:
+            for source in lower(device).source.kernels:
+                found = (f"{origin}, {source.name}", device, source)
+                kernels.setdefault((device, source.key), found)
+    return list(kernels.values())
+
+
+def compiled(kernel: tuple[str, str, KernelSource]) -> Found:
+    """What one of them takes."""
+    origin, device, source = kernel
+    try:
+        # All are called the same, so that equal texts are equal files in the cache.
+        used, image = fitted("kernel", source, device)
+    except CompilationError as error:
+        return Found(origin, device, refused=str(error)[:2000])
+    shrunk = used is not source
+    return Found(origin, device, image.registers, image.spilled, image.shared, shrunk)
+
+
+_kernels: list[tuple[str, str, KernelSource]] = []
+
+
+def _numbered(k: int) -> Found:
+    return compiled(_kernels[k])
+
+
+def swept(
+    kernels: list[tuple[str, str, KernelSource]], jobs: int, seconds: float = float("inf")
+) -> Iterator[Found]:
+    """All of them, by several processes, until the time is over."""
+    start = time.monotonic()
+    if jobs == 1:
+        for kernel in kernels:
+            if time.monotonic() - start > seconds:
+                return
+            yield compiled(kernel)
+        return
+    _kernels[:] = kernels  # what makes smaller ones cannot be sent: the processes inherit it
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for found in pool.imap_unordered(_numbered, range(len(kernels))):
+            yield found
+            if time.monotonic() - start > seconds:
+                return
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Sweep and print a row for each kind and architecture; the exit status is 1 at a fault."""
+    parser = argparse.ArgumentParser(prog="python -m tests.codegen.sweep", description=__doc__)
+    parser.add_argument("kinds", nargs="*", default=list(KINDS), help="all by default")
+    parser.add_argument("--device", action="append", help="an architecture; all three by default")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    options = parser.parse_args(arguments)
+    bad = 0
+    for kind in options.kinds:
+        chosen = list(programs((kind,)))
+        for device in options.device or DEVICES:
+            start = time.monotonic()
+            kernels = distinct(chosen, (device,))
+            print(f"{kind} {device}: {len(kernels)} distinct kernels of {len(chosen)} programs, "
+                  f"lowered in {time.monotonic() - start:.0f} s", flush=True)  # fmt: skip
+            found = []
+            for each in swept(kernels, options.jobs, options.seconds):
+                found.append(each)
+                if each.fault:
+                    bad += 1
+                    print("   ", each.fault, flush=True)
+            print(
+                f"| {kind} | {device} | {len(found)} of {len(kernels)} kernels | at most "
+                f"{max((f.registers for f in found), default=0)} registers | at most "
+                f"{max((f.shared for f in found), default=0):,} bytes of shared memory | "
+                f"{sum(f.shrunk for f in found)} with smaller blocks | "
+                f"{sum(bool(f.fault) for f in found)} faults | "
+                f"{time.monotonic() - start:.0f} s |",
+                flush=True,
+            )
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
