@@ -277,7 +277,7 @@ def _reason(
         return "reductions, scans and scatters are computed once"
     if node.size == 0:
         return None
-    if var in early:
+    if var in early and node.reads:  # what is made of constants is made where it is read
         return "a reader needs it in memory"
     return realize_reason(node, count, table, shifts.get(var, 0))
 

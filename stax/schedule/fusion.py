@@ -39,7 +39,9 @@ class FusionOptions:
     tiny_numel: int = 512  # kernels up to this size are merged even when they share nothing
     row_scratch: int = 256 * 1024  # bytes of one row kept between stages
     mixed: bool = True  # whether reductions over different loops share a kernel
-    whole_numel: int = 8192  # without `mixed`, points up to which a whole reduction shares one
+    # Without `mixed`, a reduction to one number is the only row of its kernel: what is computed
+    # from the number joins it, and work along the row does up to this many points.
+    whole_numel: int = 8192
     # A body does not move more than `near` steps ahead when that holds more bytes than this.
     near: int = 3
     hold_bytes: int = 32 * 1024
@@ -114,7 +116,7 @@ def fuse(
             place = _best_place(parts, reads, order, earliest, readers, nbytes, options)
         if place < 0:
             place = len(order)
-            order.append(_seed(f"kernel{count}", parts))
+            order.append(_seed(f"kernel{count}", parts, options))
             count += 1
         for name in writes:
             made_at[name] = place
@@ -184,7 +186,7 @@ def _extents(symbols: Sequence[Symbol]) -> tuple[int, ...]:
     return tuple(int(s.hi) + 1 for s in symbols)
 
 
-def _seed(name: str, parts: Sequence[Body]) -> Kernel:
+def _seed(name: str, parts: Sequence[Body], options: FusionOptions) -> Kernel:
     """A kernel of this one body, given in parts that have the same loops."""
     body = parts[0]
     loops, inner = body.loops, body.reduction_loops
@@ -196,8 +198,8 @@ def _seed(name: str, parts: Sequence[Body]) -> Kernel:
         kernel = Kernel(name, _extents(loops), None)
         role, dims = Role.FULL, loops
     elif not loops:
-        kernel = Kernel(name, _extents(inner), None)
-        role, dims = Role.ALL, inner
+        role, dims = (Role.ALL, inner) if options.mixed else (Role.ROW, inner)
+        kernel = Kernel(name, _extents(inner), None if options.mixed else 0)
     elif _prefers_column(body):
         kernel = Kernel(name, _extents((*inner, *loops)), len(inner))
         role, dims = Role.COLUMN, (*inner, *loops)
@@ -246,13 +248,15 @@ def try_join(
     names = {a.buffer for part in parts for a in part.accesses}
     if len(kernel.reads | kernel.writers.keys() | names) > options.max_buffers:
         return False
-    for role, dims, split_at in _fits(kernel, body):
+    for role, dims, split_at in _fits(kernel, body, options):
         if _join_as(kernel, parts, role, dims, split_at, nbytes, options):
             return True
     return False
 
 
-def _fits(kernel: Kernel, body: Body) -> list[tuple[Role, tuple[Symbol, ...], int | None]]:
+def _fits(
+    kernel: Kernel, body: Body, options: FusionOptions
+) -> list[tuple[Role, tuple[Symbol, ...], int | None]]:
     """Roles the body could play: its loops in space order, and where it wants the split."""
     loops, inner = body.loops, body.reduction_loops
     total = kernel.numel
@@ -264,7 +268,7 @@ def _fits(kernel: Kernel, body: Body) -> list[tuple[Role, tuple[Symbol, ...], in
     if _numel(loops) * _numel(inner) != total:
         return []
     if not loops or _numel(loops) == 1:
-        return [(Role.ALL, inner, None)]
+        return [(Role.ALL, inner, None) if options.mixed else (Role.ROW, (*loops, *inner), 1)]
     if _prefers_column(body):
         return [
             (Role.COLUMN, (*inner, *loops), _numel(inner)),
@@ -285,7 +289,7 @@ def _join_as(
     nbytes: Callable[[str], int],
     options: FusionOptions,
 ) -> bool:
-    if not options.mixed and not _alike(kernel, role, options):
+    if not options.mixed and not _alike(kernel, role, split_numel, options):
         return False
     before = kernel.space, kernel.split
     placed = _placed(kernel, role, dims, split_numel)
@@ -305,16 +309,19 @@ def _join_as(
     return True
 
 
-def _alike(kernel: Kernel, role: Role, options: FusionOptions) -> bool:
+def _alike(kernel: Kernel, role: Role, rows: int | None, options: FusionOptions) -> bool:
     """Whether all reductions of the kernel run over the same loops, and enough of it in parallel.
 
     The blocks of a device share nothing: a kernel has one division into blocks, which no
     reduction may cross.
     """
     roles = {role, *(m.role for m in kernel.members)}
-    if len(roles & {Role.ROW, Role.COLUMN, Role.ALL}) > 1:
+    if len(roles & {Role.ROW, Role.COLUMN}) > 1:
         return False
-    return Role.ALL not in roles or kernel.numel <= options.whole_numel
+    one_row = kernel.split is not None and math.prod(kernel.rows) == 1
+    if role is Role.ROW and kernel.split is None:
+        one_row = rows == 1
+    return role is Role.OUTER or not one_row or kernel.numel <= options.whole_numel
 
 
 def _placed(
