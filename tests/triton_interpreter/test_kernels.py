@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import stax
+from stax.backends.triton import serial
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((37, 100)).astype(np.float32)
@@ -76,6 +77,25 @@ KERNELS = {
     "one point": (lambda x: (np.exp(x), x.sum()), np.float32(2)),
     "empty": (lambda x: (x * 2, x.sum()), np.zeros((0, 3), np.float32)),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["float16", "float64", "int8", "bool"])
+def test_the_pieces_of_a_running_merge_are_put_together(name, monkeypatch):
+    # Three totals at a time, so that a piece has several steps to look back.
+    monkeypatch.setattr(serial, "SCAN_BLOCK", 16)
+    monkeypatch.setattr(serial, "PIECE_BYTES", 64)
+    monkeypatch.setattr(serial, "LOOK", 4)
+    dtype = np.dtype(name)
+    x = RNG.integers(-2 if dtype.kind in "if" else 0, 2, (2, 150)).astype(dtype)
+    f = {
+        "f": lambda x: (np.cumsum(x, 1), np.maximum.accumulate(x[:, ::-1], 1), np.cumprod(x[0] + 1),
+                        stax.lax.cumlogsumexp(x, 1)),
+        "i": lambda x: (np.cumsum(x, 1), np.minimum.accumulate(x[0]), np.cumprod(x, 1)),
+        "b": lambda x: (np.cumsum(x, 1), np.cumsum(x[0, ::-1])),
+    }[dtype.kind]  # fmt: skip
+    lowered = stax.jit(f).lower(x, device="cuda:sm_90")
+    assert max(k.grid for k in lowered.source.kernels) >= 10
+    check(f, x, rtol=2e-2 if dtype.itemsize == 2 else 1e-5)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -1,26 +1,31 @@
 """Scans and scatters in Triton.
 
 Input: a kernel whose only member is a scan or a scatter.  Output: its functions.  A scan runs over
-blocks of its axis with a running total carried from block to block.  A scatter that accumulates
-uses atomic operations where the device has exact ones; one that sets first finds, for every place,
-the last update in index order, and then lets that one write, so that repeated places give what
-NumPy gives.  What has no atomic operation is done one update after the other by one program.
+blocks of its axis with a running total carried from block to block, or from program to program.
+A scatter that accumulates uses atomic operations where the device has exact ones; one that sets
+first finds, for every place, the last update in index order, and then lets that one write, so that
+repeated places give what NumPy gives.  What has no atomic operation is done one update after the
+other by one program.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
-from stax.backends.triton.handler import Axis, TValue, pointer_type
+from stax.backends.triton.handler import Axis, TValue
 from stax.backends.triton.kernel import KernelFrame, KernelSource, Scratch
 from stax.backends.triton.merging import Merge
 from stax.backends.triton.tiling import FEWEST_BLOCKS, Tiling, power, warps_for
+from stax.dtypes import DType
 from stax.loops.monoids import MONOIDS
 from stax.loops.scalar_ops import compute_dtype
 from stax.loops.symbolic import Expr, as_expr
 
 SCAN_BLOCK = 1024
+PIECE_BYTES = 64 * 1024  # of a row that a program holds in registers
+LOOK = 512  # totals of earlier pieces that are read at a time
 ATOMIC = {
     "add": ("float32", "float64", "int32", "int64", "uint32", "uint64"),
     "min": ("int32", "int64", "uint32", "uint64"),
@@ -31,72 +36,48 @@ ATOMIC = {
 class ScanEmitter(KernelFrame):
     """Prints a running merge along one axis.
 
-    Few long rows are cut into pieces: one kernel finds the total of each piece, one the running
-    totals, and the last runs through every piece from the total before it.
+    Few long rows are cut into pieces, one a program, which holds it in registers: it publishes the
+    total of its piece, waits for those of the pieces before, and merges them in order, so that
+    memory is read once and the same input gives the same bits.  A program takes its number when
+    it starts, so that those that it waits for have started and wait for nothing but earlier ones.
     """
-
-    part = "all"  # "totals" and "final" when rows are cut
 
     def choose(self) -> Tiling:
         length = self.space[-1]
         results = math.prod(self.space[:-1])
         block = min(power(length), SCAN_BLOCK >> self.shrink)
-        axis = Axis("r", length, block, block < length)
+        wanted = min(FEWEST_BLOCKS // max(results, 1), length // (2 * block))
+        self.cut = wanted > 1
+        if self.cut:
+            most = min(power(-(-length // wanted)), self._piece >> self.shrink)
+            while most > block and results * -(-length // most) < FEWEST_BLOCKS // 2:
+                most //= 2
+            block = most
+        axis = Axis("r", length, block, block < length and not self.cut)
         rows = tuple(range(len(self.space) - 1))
-        pieces = min(FEWEST_BLOCKS // max(results, 1), length // (2 * block))
-        segments, chunk = 1, length
-        if pieces > 1 and not self.shrink:
-            chunk = -(-length // (pieces * block)) * block
-            segments = -(-length // chunk)
+        warps = warps_for(block, 16 if self.cut else 4)
         if not rows:
-            groups: tuple[tuple[int, ...], ...] = ((len(self.space) - 1,),)
-            return Tiling((axis,), groups, warps_for(block, 4), segments, chunk)
+            return Tiling((axis,), ((len(self.space) - 1,),), warps)
         tall = max(1, min(power(results), SCAN_BLOCK // block))
         while tall > 1 and -(-results // tall) < FEWEST_BLOCKS:
             tall //= 2
         axes = (Axis("x", results, tall), axis)
-        groups = (rows, (len(self.space) - 1,))
-        return Tiling(axes, groups, warps_for(tall * block, 4), segments, chunk)
+        return Tiling(axes, (rows, (len(self.space) - 1,)), warps_for(tall * warps * 256, 16))
 
-    def run(self) -> list[KernelSource]:
-        if self.tiling.segments == 1:
-            return super().run()
-        self.part = "totals"
-        lines = self.lines()
-        name = self.kernel.name
-        totals = self.source(f"{name}_totals", self.grid_lines(lines), lines)
-        self.emitter.restart()
-        self.part = "final"
-        lines = self.lines()
-        final = self.source(name, self.grid_lines(lines), lines)
-        return [totals, self._running_totals(final), final]
+    @property
+    def _piece(self) -> int:
+        """The longest piece that the registers of a program hold."""
+        body = self.kernel.members[0].body
+        (instr,) = [i for i in body.instrs if i.op == "scan"]
+        held = sum(d.itemsize for d in MONOIDS[instr.attrs[0]].component_dtypes(instr.dtype))
+        return max(PIECE_BYTES // power(max(held, 4)), SCAN_BLOCK)
 
-    def _running_totals(self, final: KernelSource) -> KernelSource:
-        """The kernel that merges the totals of each row's pieces one after the other."""
-        merge, segments = self._merge, self.tiling.segments
-        block = power(segments)
-        rows = math.prod(self.space[:-1])
-        inside = f"r < {segments}"
-        body = [f"r = tl.arange(0, {block})", f"place = tl.program_id(0) * {segments} + r"]
-        names = [f"e{n}" for n in range(len(merge.held))]
-        for n, name in enumerate(names):
-            body.append(f"{name} = tl.load(total{n} + place, mask={inside}, other=0)")
-            body.append(f"{name} = tl.where({inside}, {name}, {merge.identity(n)})")
-        given = names[0] if len(names) == 1 else f"({', '.join(names)})"
-        body.append(f"{', '.join(names)} = tl.associative_scan({given}, 0, {merge.name})")
-        for n, name in enumerate(names):
-            body.append(f"tl.store(before{n} + place, {name}, mask={inside})")
-        return KernelSource(
-            f"{self.kernel.name}_running",
-            (),
-            frozenset(),
-            {s.name: s.type for s in self.scratch},
-            "\n".join("    " + line for line in body),
-            rows,
-            warps_for(block, 4),
-            scratch=final.scratch,
-            merges=final.merges,
-        )
+    def grid_lines(self, lines: Sequence[str]) -> list[str]:
+        head = super().grid_lines(lines)
+        if self.cut:
+            wide = "tl.int64" if self.wide else "tl.int32"
+            head[0] = f'pid = tl.atomic_add(turn, 1, sem="relaxed").to({wide})'
+        return head
 
     def lines(self) -> list[str]:
         emitter = self.emitter
@@ -104,7 +85,7 @@ class ScanEmitter(KernelFrame):
         body = member.body
         place = next(n for n, i in enumerate(body.instrs) if i.op == "scan")
         instr = body.instrs[place]
-        merge = self._merge = self.merge(Merge(MONOIDS[instr.attrs[0]], instr.dtype))
+        merge = self.merge(Merge(MONOIDS[instr.attrs[0]], instr.dtype))
         indexes = self.at(member)
         if instr.attrs[1]:
             running = self.symbols[-1]
@@ -130,7 +111,9 @@ class ScanEmitter(KernelFrame):
         names = ", ".join(running_names)
         lines.append(f"{names} = tl.associative_scan({given}, {last}, {merge.name})")
         declared: list[str] = []
-        if axis.looped:
+        if self.cut:
+            self._look_back(merge, running_names, axis, lines)
+        elif axis.looped:
             self._carry(merge, running_names, last, lines, declared)
         for n in range(place + 1, len(body.instrs)):
             if body.instrs[n].op == "project":
@@ -144,27 +127,12 @@ class ScanEmitter(KernelFrame):
             return emitter.outer.lines
         inner = emitter.inner.lines
         head = self.axis_lines(last, f"{axis.name}start + ", "\n".join(inner))
-        span, chunk = f"0, {axis.extent}", self.tiling.chunk
-        if self.tiling.segments > 1:
-            span = f"segment * {chunk}, tl.minimum(segment * {chunk} + {chunk}, {axis.extent})"
         return [
             *emitter.outer.lines,
             *declared,
-            f"for {axis.name}start in range({span}, {axis.block}):",
+            f"for {axis.name}start in range(0, {axis.extent}, {axis.block}):",
             *("    " + line for line in (*head, *inner)),
-            *self._stored_totals(),
         ]
-
-    def _place(self, piece: str) -> str:
-        """Where the total of a piece of the program's row lies."""
-        row = f"x * {self.tiling.segments} + " if len(self.tiling.axes) > 1 else ""
-        return f"({row}{piece})"
-
-    def _stored_totals(self) -> list[str]:
-        if self.part != "totals":
-            return []
-        place = self._place("segment")
-        return [f"tl.store(total{n} + {place}, {c})" for n, c in enumerate(self._carried)]
 
     def _carry(
         self, merge: Merge, names: list[str], last: int, lines: list[str], declared: list[str]
@@ -176,14 +144,6 @@ class ScanEmitter(KernelFrame):
         for n, total in enumerate(totals):
             kind = f"tl.{merge.held[n].name}"
             declared.append(f"{total} = tl.full({kept}, {merge.identity(n)}, {kind})")
-            if self.part == "final":
-                mask = "segment > 0" + (" + x * 0" if last else "")
-                place = self._place("segment - 1")
-                found = f"tl.load(before{n} + {place}, mask={mask}, other=0)"
-                declared.append(f"{total} = tl.where({mask}, {found}, {total})")
-        self._carried = totals
-        if self.part != "all":
-            self._take(merge)
         before = [f"tl.broadcast_to({t}, {self.emitter.shape()})" for t in totals]
         lines.append(f"{', '.join(names)} = {merge.call(before, names)}")
         at_end = f"{axis.name} - {axis.name}start == {axis.block - 1}"
@@ -193,19 +153,85 @@ class ScanEmitter(KernelFrame):
             kind = f"tl.{merge.held[n].name}"
             lines.append(f"{total} = tl.sum({picked}, {last}{kept_axis}).to({kind})")
 
-    def _take(self, merge: Merge) -> None:
-        """Memory for the totals of all pieces, and the running totals."""
-        count = math.prod(self.space[:-1]) * self.tiling.segments
-        self.scratch = [
-            Scratch(f"{word}{n}", pointer_type(held), count * held.itemsize)
-            for word in ("total", "before")
-            for n, held in enumerate(merge.held)
+    def _look_back(self, merge: Merge, names: list[str], axis: Axis, lines: list[str]) -> None:
+        """Publish the piece's total, and merge those of the pieces before in front.
+
+        A total is published as words of 32 of its bits and a bit that says that they are there,
+        each written and read at once, so that no order of accesses has to be enforced.
+        """
+        count = -(-axis.extent // axis.block)
+        words = [(n, k) for n, held in enumerate(merge.held) for k in range(_words(held))]
+        each = len(words)
+        rows = math.prod(self.space[:-1])
+        self.scratch = [Scratch("turn", "*u64", 8 * (1 + rows * count * each), zeroed=True)]
+        totals = []
+        for n, name in enumerate(names):
+            picked = f"tl.where({axis.name} % {axis.block} == {axis.block - 1}, {name}, 0)"
+            totals.append(self.emitter.fresh("c"))
+            lines.append(f"{totals[-1]} = tl.sum({picked}).to(tl.{merge.held[n].name})")
+        lines += [f"piece = (pid % {count}).to(tl.int32)", f"own = turn + 1 + pid * {each}"]
+        for k, (n, part) in enumerate(words):
+            word = _word(totals[n], merge.held[n], part)
+            lines.append(f'tl.atomic_xchg(own + {k}, {word}, sem="relaxed")')
+        parts = [f"w{k}" for k in range(each)]
+        read = [
+            f"{w} = tl.load(from_ + {k}, mask=before, other=1, volatile=True)"
+            for k, w in enumerate(parts)
         ]
+        kinds = [f"tl.{held.name}" for held in merge.held]
+        fronts = [f"front{n}" for n in range(len(names))]
+        lines += [
+            f"{f} = tl.full((), {merge.identity(n)}, {kinds[n]})" for n, f in enumerate(fronts)
+        ]
+        found = [f"f{n}" for n in range(len(names))]
+        many = found[0] if len(found) == 1 else f"({', '.join(found)})"
+        looked = [
+            f"other = start + tl.arange(0, {LOOK})",
+            "before = other < piece",
+            f"from_ = own + (other - piece) * {each}",
+            *read,
+            f"while tl.min(({' & '.join(parts)} & 1).to(tl.int32), 0) == 0:",
+            *("    " + line for line in read),
+        ]
+        for n, held in enumerate(merge.held):
+            own = [w for w, (m, _) in zip(parts, words, strict=True) if m == n]
+            looked.append(f"f{n} = tl.where(before, {_value(own, held)}, {merge.identity(n)})")
+        looked.append(f"{', '.join(found)} = tl.associative_scan({many}, 0, {merge.name})")
+        looked += [
+            f"f{n} = tl.sum(tl.where(other == start + {LOOK - 1}, f{n}, 0)).to({kinds[n]})"
+            for n in range(len(names))
+        ]
+        looked.append(f"{', '.join(fronts)} = {merge.call(fronts, found)}")
+        lines.append(f"for start in range(0, piece, {LOOK}):")
+        lines += ["    " + line for line in looked]
+        fronts = [f"tl.broadcast_to({f}, {self.emitter.shape()})" for f in fronts]
+        lines.append(f"{', '.join(names)} = {merge.call(fronts, names)}")
 
     def store(self, buffer: str, index: Expr, mode: str, operands: list[TValue]) -> None:
-        if self.part != "totals":
-            masks = [v.text for v in operands[1:]]
-            self.emitter.store_line(buffer, index, operands[0], masks)
+        masks = [v.text for v in operands[1:]]
+        self.emitter.store_line(buffer, index, operands[0], masks)
+
+
+def _words(held: DType) -> int:
+    """Words that publish a value."""
+    return 2 if held.itemsize == 8 else 1
+
+
+def _word(text: str, held: DType, part: int) -> str:
+    """The word with a part of a value's bits: the lower half first."""
+    bits = f"{text}.to(tl.uint{8 * held.itemsize}, bitcast=True).to(tl.uint64)"
+    if part:
+        return f"({bits} >> 32 << 32) | 1"
+    return f"({bits} << 32) | 1"
+
+
+def _value(words: list[str], held: DType) -> str:
+    """The value that words publish."""
+    kind = f"tl.{held.name}"
+    bits = f"({words[0]} >> 32)"
+    if len(words) == 2:
+        bits = f"({bits} | ({words[1]} >> 32 << 32))"
+    return f"{bits}.to(tl.uint{8 * held.itemsize}).to({kind}, bitcast=True)"
 
 
 class ScatterEmitter(KernelFrame):
