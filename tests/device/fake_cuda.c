@@ -37,6 +37,7 @@ static int capturing, launches, live_modules, live_graphs, live_events, live_pin
 static size_t limit = (size_t)1 << 34, used;
 static char planted[64], fault[256];
 static int planted_code, planted_after;
+static intptr_t waited;
 static callback on_launch;
 static __thread int entered;
 
@@ -52,6 +53,7 @@ int fake_launches(void) { return launches; }
 int fake_live_events(void) { return live_events; }
 int fake_live_pinned(void) { return live_pinned; }
 void fake_late(int n) { late = n; }  /* how many queries find an event that has not happened */
+int fake_waited(void) { return (int)waited; }  /* the last stream that was waited for */
 size_t fake_used(void) { return used; }
 const char *fake_fault(void) { return fault; }
 
@@ -156,6 +158,15 @@ int cuMemcpyDtoDAsync_v2(address d, address s, size_t n, void *stream) {
     if (!known(d, n) || !known(s, n)) return blame(INVALID_VALUE, "copy between unknown memory");
     return issue((Work){.kind = 2, .target = d, .source = s, .size = n});
 }
+int cuPointerGetAttribute(void *out, int attribute, address a) {
+    START("cuPointerGetAttribute")
+    for (Block *b = blocks; b; b = b->next)
+        if (attribute == 9 && a >= b->start && a < b->start + b->size) {
+            *(int *)out = b->context - 1;
+            return 0;
+        }
+    return INVALID_VALUE;
+}
 int cuMemsetD8Async(address d, unsigned char c, size_t n, void *stream) {
     ON("cuMemsetD8Async", stream)
     if (!known(d, n)) return blame(INVALID_VALUE, "filled memory that is not allocated");
@@ -231,8 +242,8 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
 }
 int cuStreamCreate(void **s, unsigned f) { (void)f; INSIDE("cuStreamCreate") *s = (void *)(intptr_t)(16 * entered); return 0; }
 int cuStreamSynchronize(void *s) {
-    (void)s;
     START("cuStreamSynchronize")
+    waited = (intptr_t)s;
     return capturing ? blame(CAPTURE_UNSUPPORTED, "wait while capturing") : 0;
 }
 int cuStreamDestroy_v2(void *s) { (void)s; return 0; }

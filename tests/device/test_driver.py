@@ -7,7 +7,7 @@ import pytest
 
 import stax
 from stax.backends.triton import device, dlpack, driver, pinned
-from stax.backends.triton.array import put
+from stax.backends.triton.array import put, shared
 from stax.dtypes import bfloat16
 from stax.errors import DeviceError, DtypeError
 from tests.device import fake
@@ -86,24 +86,62 @@ def test_dlpack_shares_the_memory(cuda):
     assert fake.used(cuda) == 0
 
 
+class Described:
+    """An array of another library that only describes its memory."""
+
+    def __init__(self, address, typestr="<f4", **more):
+        self.__cuda_array_interface__ = {
+            "shape": (3, 4),
+            "typestr": typestr,
+            "data": (address, False),
+            "version": 3,
+            **more,
+        }
+
+
 def test_arrays_of_other_libraries(cuda):
     own = put(X)
-
-    class Described:
-        def __init__(self, address, strides=None):
-            self.__cuda_array_interface__ = {
-                "shape": (3, 4),
-                "typestr": "<f4",
-                "data": (address, False),
-                "version": 3,
-                "strides": strides,
-            }
-
-    shared = put(Described(own.address))
-    assert shared.address == own.address
-    np.testing.assert_array_equal(shared, X)
+    found = put(Described(own.address))
+    assert found.address == own.address
+    np.testing.assert_array_equal(found, X)
     with pytest.raises(DeviceError, match="not row-major"):
-        put(Described(own.address, (4, 12)))
+        put(Described(own.address, strides=(4, 12)))
+
+
+def test_the_driver_says_where_described_memory_is(cuda):
+    cuda.fake_set(2, 12040, 1 << 30)
+    there, here = put(X, 1), put(X)
+    found = stax.from_dlpack(there), shared(Described(there.address))
+    assert [f.device for f in found] == ["cuda:1", "cuda:1"]
+    assert shared(Described(there.address + 16)).address == there.address + 16
+    moved = put(Described(there.address), 0)
+    assert (moved.device, shared(Described(here.address)).device) == ("cuda:0", "cuda:0")
+    np.testing.assert_array_equal(moved, X)
+    empty = shared(Described(0, shape=(0, 4)))
+    assert (empty.shape, empty.device) == ((0, 4), "cuda:0")
+    assert cuda.fake_fault() == b""
+
+
+def test_the_stream_of_described_memory_is_waited_for(cuda):
+    own = put(X)
+    before = cuda.fake_waited()
+    shared(Described(own.address, stream=None))
+    assert cuda.fake_waited() == before
+    shared(Described(own.address, stream=0x7F0))
+    assert cuda.fake_waited() == 0x7F0
+    with pytest.raises(DeviceError, match="names stream 0"):
+        shared(Described(own.address, stream=0))
+
+
+def test_described_memory_that_cannot_be_taken(cuda):
+    own = put(X)
+    with pytest.raises(DeviceError, match=r"knows no memory at 0x10: cuPointerGetAttribute failed"):
+        shared(Described(16))
+    with pytest.raises(DeviceError, match="has a mask"):
+        shared(Described(own.address, mask=Described(own.address)))
+    for typestr in (">f4", "<c8", "|V4"):
+        with pytest.raises(DtypeError, match="has no dtype on a device"):
+            shared(Described(own.address, typestr))
 
 
 class Foreign:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stax.backends.triton import dlpack
-from stax.backends.triton.device import ALIGNMENT, CudaDevice, Machine, machine
+from stax.backends.triton.device import ALIGNMENT, CudaDevice, Machine, holder, machine
 from stax.dtypes import DType
 from stax.errors import DeviceError, DtypeError
 
@@ -204,7 +204,8 @@ def shared(value: Any, copy: bool | None = None) -> DeviceArray:
     It is copied if `copy` asks for it, or if its address is not a multiple of 16 bytes.
 
     Raises:
-      DeviceError: the array is not row-major, or would have to be copied against `copy=False`.
+      DeviceError: the array is not row-major, has a mask, is not where the driver finds memory, or
+        would have to be copied against `copy=False`.
       DtypeError: there is no such type here.
     """
     if isinstance(value, DeviceArray):
@@ -215,15 +216,8 @@ def shared(value: Any, copy: bool | None = None) -> DeviceArray:
         shape, dtype, address = tensor.shape, tensor.dtype, tensor.address
         strides = tensor.strides
     else:
-        interface: dict[str, Any] = value.__cuda_array_interface__
-        on, keep = machine(0), value
-        shape = tuple(map(int, interface["shape"]))
-        dtype = np.dtype(interface["typestr"])
-        address, strides = int(interface["data"][0]), interface.get("strides")
-        if strides is not None:
-            strides = tuple(s // dtype.itemsize for s in strides)
-        if interface.get("stream") is not None and isinstance(on, CudaDevice):
-            on.wait_for(int(interface["stream"]))
+        on, address, shape, dtype, strides = _described(value.__cuda_array_interface__)
+        keep = value
     if strides is not None and 0 not in shape and not _is_dense(shape, strides):
         raise DeviceError(
             f"the array of shape {shape} on the device is not row-major (strides {strides})",
@@ -239,6 +233,40 @@ def shared(value: Any, copy: bool | None = None) -> DeviceArray:
         on.synchronize()  # the memory is its owner's again
         return fresh
     return DeviceArray(on, address, shape, dtype, owned=False, keep=keep)
+
+
+def _described(
+    interface: dict[str, Any],
+) -> tuple[Machine, int, tuple[int, ...], DType, tuple[int, ...] | None]:
+    """Device, address, shape, dtype and strides (in elements) of `__cuda_array_interface__`.
+
+    The interface does not say which device it means: the driver does.  Work on the stream that it
+    names is waited for.
+    """
+    shape = tuple(map(int, interface["shape"]))
+    dtype = np.dtype(interface["typestr"])
+    if dtype.kind not in "iufb" or not dtype.isnative:
+        raise DtypeError(f"an array of type {interface['typestr']!r} has no dtype on a device")
+    if interface.get("mask") is not None:
+        raise DeviceError(
+            "the array on the device has a mask, which arrays here do not have",
+            hint="fill what is masked first",
+        )
+    address = int(interface["data"][0])
+    on = machine(holder(address) if address else 0)
+    strides = interface.get("strides")
+    if strides is not None:
+        strides = tuple(s // dtype.itemsize for s in strides)
+    stream = interface.get("stream")
+    if stream is not None:
+        if stream == 0:
+            raise DeviceError(
+                "__cuda_array_interface__ names stream 0, which may be either of two",
+                hint="1 is the legacy default stream, 2 that of the thread",
+            )
+        if isinstance(on, CudaDevice):
+            on.wait_for(int(stream))
+    return on, address, shape, dtype, strides
 
 
 def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

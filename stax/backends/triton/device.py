@@ -28,6 +28,7 @@ SHARED_LIMIT = 8  # function attribute: dynamic shared memory
 RELEASE_THRESHOLD = 4
 NON_BLOCKING = 1
 CAPTURE_RELAXED = 2
+DEVICE_ORDINAL = 9  # attribute of a pointer
 ALIGNMENT = 16
 DEFAULT_SHARED = 48 * 1024
 PINNED_FROM = 64 * 1024  # bytes of a result from which pinned memory is faster
@@ -411,6 +412,24 @@ def machine(index: int = 0) -> Machine:
                 )
             found = _machines[index] = CudaDevice(drive, index)
         return found
+
+
+def holder(address: int) -> int:
+    """The number of the device in whose memory an address is.
+
+    Raises:
+      DeviceError: the driver knows no such memory.
+    """
+    drive = driver()
+    out = ffi.new("int *")
+    try:
+        drive.call("cuPointerGetAttribute", out, DEVICE_ORDINAL, address)
+    except DeviceError as error:
+        raise DeviceError(
+            f"the driver knows no memory at {address:#x}: {error.args[0]}",
+            hint="the array may have been freed, or be in the memory of the process",
+        ) from error
+    return int(out[0])
 
 
 def installed(index: int = 0) -> Machine | None:
