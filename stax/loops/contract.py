@@ -11,6 +11,7 @@ its surroundings.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ from stax.loops.split import device_properties
 from stax.loops.tensors import BufferTensor, TensorNode, loop_tensor
 
 if TYPE_CHECKING:
+    from stax.core.graph import Graph
     from stax.loops.lower import Lowering
 
 LONG = 2048  # elements from which a contraction may be cut into pieces on a device
@@ -69,6 +71,28 @@ def _converted(node: TensorNode, dtype: np.dtype) -> TensorNode:
 
 
 Axes = tuple[int, ...]
+
+
+def turned_products(graph: Graph) -> set[int]:
+    """The products, by identity, that are read in one place and there with rows as columns.
+
+    They are computed the other way round: it costs the same, and readers meet rows as they lie.
+    """
+    readers = Counter(a for eqn in graph.eqns for a in eqn.inputs)
+    readers.update(graph.outputs)
+    made = {eqn.outputs[0]: eqn for eqn in graph.eqns if eqn.op == "dot_general"}
+    found: set[int] = set()
+    for eqn in graph.eqns:
+        product = made.get(eqn.inputs[0]) if eqn.op == "transpose" else None  # type: ignore[arg-type]  # a literal is no key
+        if product is None or readers[eqn.inputs[0]] != 1:
+            continue
+        (contracted, _), (batch, _) = product.params["dimension_numbers"]
+        first = len(batch)
+        second = product.inputs[0].aval.ndim - len(contracted)
+        axes = range(eqn.inputs[0].aval.ndim)
+        if tuple(eqn.params["perm"]) == (*axes[:first], *axes[second:], *axes[first:second]):
+            found.add(id(product))
+    return found
 
 
 def pieces(device: str, b: int, m: int, n: int, k: int) -> int:
@@ -140,6 +164,12 @@ def lower_dot(
         sizes = {"b": count, "m": m, "n": n, "k": inner_each}
         (partial,) = ctx.call("matmul", parts, [((count, *rows, *columns), wide)], sizes)
         return summed(partial, dtype)
+    turned = ctx.eqn is not None and id(ctx.eqn) in ctx.turned
+    if turned:
+        left, right = y.permute((*yb, *yf, *yc)), x.permute((*xb, *xc, *xf))
+        if right.dtype != dtype:
+            left, right = _converted(left, dtype), _converted(right, dtype)
+        m, n, rows, columns = n, m, columns, rows
     operands = (
         _matrix(ctx, left, batch, m, k),
         _matrix(ctx, right, batch, k, n),
@@ -147,7 +177,10 @@ def lower_dot(
     params = {"b": b, "m": m, "n": n, "k": k}
     # The result is row-major, so its buffer has the shape of the contraction from the start.
     (product,) = ctx.call("matmul", operands, [((*batch, *rows, *columns), dtype)], params)
-    return product
+    if not turned:
+        return product
+    first, second, axes = len(batch), len(batch) + len(rows), range(product.ndim)
+    return product.permute((*axes[:first], *axes[second:], *axes[first:second]))
 
 
 def _matrix(ctx: Lowering, node: TensorNode, batch: Axes, rows: int, columns: int) -> BufferTensor:

@@ -22,6 +22,7 @@ from stax.core.aval import Aval
 from stax.core.graph import Atom, Eqn, Graph, Literal, Var, literal_array
 from stax.core.primitive import FALLBACK, Recompute, Sentinel, primitive_named
 from stax.loops.buffers import Buffer, BufferTable, ComputedBuffer, ExternBuffer
+from stax.loops.contract import turned_products
 from stax.loops.layout import Index
 from stax.loops.moments import Deviations, squared_deviations, sum_of_squared_deviations
 from stax.loops.nodes import Pointwise, Reduction
@@ -89,6 +90,7 @@ class Lowering:
         self.table = table
         self.has_routine = has_routine
         self.eqn: Eqn | None = None
+        self.turned: set[int] = set()  # products that are computed the other way round
         self.notes: list[FallbackNote] = []
 
     @property
@@ -232,6 +234,7 @@ def lower(
     users = count_users(graph, deviations)
     early = needed_in_memory(graph)
     shifts = shifted_reads(graph)
+    context.turned = turned_products(graph)
     for eqn in graph.eqns:
         context.eqn = eqn
         if id(eqn) in deviations.idle:

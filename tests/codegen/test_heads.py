@@ -93,3 +93,25 @@ def test_loops_cut_at_a_divisor_give_the_same_bits(width):
         return np.reshape(np.transpose(x, (0, 2, 1, 3)), (5, 7, 6 * width)) * 2.0
 
     assert stax.jit(f)(x).tobytes() == np.ascontiguousarray(f(x)).tobytes()
+
+
+@pytest.mark.parametrize("shapes", [((9, 40), (40, 30)), ((3, 9, 40), (3, 40, 30))])
+def test_a_product_that_is_read_turned_is_computed_turned(shapes):
+    """Its reader takes rows as they lie, and a result that is the transpose needs no copy."""
+    x, y = (np.random.default_rng(3).standard_normal(s) for s in shapes)
+
+    def turned(x, y):
+        return np.swapaxes(x @ y, -1, -2)
+
+    def both(x, y):
+        z = x @ y
+        return np.swapaxes(z, -1, -2) * 2, z
+
+    lowered = stax.jit(turned).lower(x, y)
+    assert [b.shape for b in lowered.buffers if b.kind == "extern:matmul"] == [turned(x, y).shape]
+    assert not lowered.kernels
+    np.testing.assert_allclose(lowered.compile()(x, y), turned(x, y), rtol=1e-12, atol=1e-12)
+    lowered = stax.jit(both).lower(x, y)
+    assert [b.shape for b in lowered.buffers if b.kind == "extern:matmul"] == [(x @ y).shape]
+    for a, b in zip(lowered.compile()(x, y), both(x, y), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
