@@ -61,7 +61,7 @@ THRESHOLDS: dict[str, Thresholds] = {
         operations=50,
         many_readers=5,
         crowded_operations=40,
-        buffers=4,
+        buffers=3,
         reads=12,
         shifted=6,
     ),

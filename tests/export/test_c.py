@@ -90,6 +90,7 @@ def compiled(
     ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert not done.stderr, "compilers have nothing to remark on"
     return folder
 
 

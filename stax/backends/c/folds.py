@@ -20,9 +20,10 @@ _TYPES |= {f"i{n}": f"int{n}_t" for n in (8, 16, 32, 64)}
 _TYPES |= {f"u{n}": f"uint{n}_t" for n in (8, 16, 32, 64)}
 _BITWISE = {"any", "all", "xor"}
 
+# Compilers remark on parameters that are aligned to more than the stack is.
 _LINE = """\
 //: vector_{t} 0
-typedef {ct} stax_vector_{t} __attribute__((vector_size({bytes}), may_alias));
+typedef {ct} stax_vector_{t} __attribute__((vector_size({bytes}), aligned(16), may_alias));
 """
 _FOLD = """\
 //: fold_{name}_{t} 0
