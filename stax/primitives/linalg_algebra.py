@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import Aval, aval_of
-from stax.core.primitive import FALLBACK, NONLINEAR, Primitive, Recompute, Rule, Sentinel, Zero
+from stax.core.primitive import (
+    COMPOSED,
+    FALLBACK,
+    NONLINEAR,
+    Primitive,
+    Recompute,
+    Rule,
+    Sentinel,
+    Zero,
+)
 from stax.core.trace import bind
 from stax.dtypes import DType, is_complex
 from stax.errors import DtypeError, ShapeError
@@ -221,8 +230,12 @@ def matrix_row(
     lower: Rule | Sentinel = FALLBACK,
     multi: bool = False,
     cost: Rule = cubic_cost,
+    decompose: Rule | None = None,
 ) -> Primitive:
-    """A row over stacks of matrices, computed by LAPACK; without `lower` from Python only."""
+    """A row over stacks of matrices, computed by LAPACK; without `lower` from Python only.
+
+    With `decompose` compiled programs run that in its place.
+    """
 
     def batch(args: Any, dims: Any, **params: Any) -> tuple[Any, Any]:
         size = batch_size(args, dims)
@@ -239,9 +252,10 @@ def matrix_row(
         jvp=jvp,
         transpose=transpose,
         batch=batch,
-        lower=lower,
+        lower=lower if decompose is None else COMPOSED,
         cost=cost,
         recompute=Recompute.EXPENSIVE,
         multi=multi,
+        decompose=decompose,
     )
     return row

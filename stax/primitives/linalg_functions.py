@@ -1,8 +1,7 @@
-"""Functions of matrices and structured systems: expm, sqrtm, Sylvester equations, banded systems.
+"""Functions of matrices and structured systems: sqrtm, Sylvester equations, banded systems.
 
 Input: stacks of matrices.  Output: rows beside the functions that bind them.  The derivative of
-expm is one block of expm([[a, e], [0, a]]), and the derivative of that is again such a block; the
-derivative of sqrtm solves a Sylvester equation.  A banded matrix is given by its diagonals, as in
+sqrtm solves a Sylvester equation.  A banded matrix is given by its diagonals, as in
 `scipy.linalg.solve_banded`.
 """
 
@@ -19,7 +18,6 @@ from stax.errors import ShapeError
 from stax.primitives import elementwise as el
 from stax.primitives.linalg_algebra import (
     check_stack,
-    columns,
     given,
     matmul,
     matrix_row,
@@ -28,81 +26,18 @@ from stax.primitives.linalg_algebra import (
     rows,
     total,
 )
-from stax.primitives.linalg_library import exponential, scipy_linalg
-from stax.primitives.shapes import concatenate, pad, scalar_zero, zeros
+from stax.primitives.linalg_library import scipy_linalg
+from stax.primitives.shapes import concatenate, pad, scalar_zero
 
 
-def _square_aval(op: str) -> Any:
+def square_aval(op: str) -> Any:
+    """The rule of types of an operation on square matrices of one shape."""
+
     def abstract(*avals: Aval, **params: Any) -> Aval:
         check_stack(op, avals, square=len(avals))
         return avals[0].strong()
 
     return abstract
-
-
-# ------------------------------------------------------------------------------------- expm
-
-
-def _expm_jvp(primals: Any, out: Any, tangents: Any) -> Any:
-    return expm_frechet(primals[0], tangents[0])
-
-
-expm_p = matrix_row(
-    "expm",
-    abstract_eval=_square_aval("expm"),
-    impl=lambda a: per_matrix(exponential, a),
-    jvp=_expm_jvp,
-)
-
-
-def expm(a: Any) -> Any:
-    """The exponentials of square matrices."""
-    return bind1(expm_p, a)
-
-
-def _frechet_impl(a: Any, e: Any) -> Any:
-    n = a.shape[-1]
-    whole = np.concatenate(
-        [np.concatenate([a, e], -1), np.concatenate([np.zeros_like(a), a], -1)], -2
-    )
-    return np.ascontiguousarray(per_matrix(exponential, whole)[..., :n, n:])
-
-
-def _blocks(corner: Any, diagonal: Any) -> Any:
-    """[[diagonal, corner], [0, diagonal]]."""
-    n = len(diagonal.shape)
-    top = concatenate([diagonal, corner], n - 1)
-    bottom = concatenate([zeros(diagonal.shape, diagonal.dtype), diagonal], n - 1)
-    return concatenate([top, bottom], n - 2)
-
-
-def _frechet_jvp(primals: Any, out: Any, tangents: Any) -> Any:
-    (a, e), (ta, te) = primals, tangents
-    change = None
-    if given(ta):
-        n = a.shape[-1]
-        wide = expm_frechet(_blocks(e, a), _blocks(zeros(a.shape, a.dtype), ta))
-        change = columns(rows(wide, 0, n), n, 2 * n)
-    return total(expm_frechet(a, te) if given(te) else None, change)
-
-
-def _frechet_transpose(ct: Any, a: Any, e: Any) -> tuple[Any, Any]:
-    assert isinstance(e, Linear)
-    return None, Zero(e.aval) if isinstance(ct, Zero) else expm_frechet(mt(a), ct)
-
-
-expm_frechet_p = matrix_row(
-    "expm_frechet",
-    abstract_eval=_square_aval("expm_frechet"),
-    impl=_frechet_impl,
-    jvp=_frechet_jvp,
-    transpose=_frechet_transpose,
-)
-
-
-def expm_frechet(a: Any, e: Any) -> Any:
-    """The derivative of expm at `a` along `e`."""
-    return bind1(expm_frechet_p, a, e)
 
 
 # --------------------------------------------------------------------------------- Sylvester
@@ -173,7 +108,7 @@ def _sqrtm_impl(a: Any) -> Any:
 
 sqrtm_p = matrix_row(
     "sqrtm",
-    abstract_eval=_square_aval("sqrtm"),
+    abstract_eval=square_aval("sqrtm"),
     impl=_sqrtm_impl,
     jvp=lambda primals, out, tangents: solve_sylvester(out, out, tangents[0]),
 )

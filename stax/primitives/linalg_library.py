@@ -83,11 +83,11 @@ def _eliminated(a: Matrix) -> tuple[Matrix, Matrix]:
 
 
 # Coefficients of the Pade approximant of order 13 (Higham 2005, table 10.4), without SciPy.
-_PADE = (
+PADE = (
     64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000,
     10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1,
 )  # fmt: skip
-_PADE_RADIUS = 5.4
+PADE_RADIUS = 5.4
 
 
 def exponential(a: Matrix) -> Matrix:
@@ -96,13 +96,13 @@ def exponential(a: Matrix) -> Matrix:
     if module is not None:
         return np.asarray(module.expm(a)).astype(a.dtype, copy=False)
     norm = float(np.linalg.norm(a, 1)) if a.size else 0.0
-    halvings = max(0, int(np.ceil(np.log2(max(norm, 1e-300) / _PADE_RADIUS))))
+    halvings = max(0, int(np.ceil(np.log2(max(norm, 1e-300) / PADE_RADIUS))))
     x = a / 2.0**halvings
     even, odd = np.zeros_like(x), np.zeros_like(x)
     power = np.eye(x.shape[0], dtype=x.dtype)
     for k in range(0, 14, 2):
-        even = even + _PADE[k] * power
-        odd = odd + _PADE[k + 1] * power
+        even = even + PADE[k] * power
+        odd = odd + PADE[k + 1] * power
         power = power @ x @ x
     odd = x @ odd
     out = np.linalg.solve(even - odd, even + odd)

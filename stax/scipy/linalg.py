@@ -51,6 +51,7 @@ from stax.primitives.linalg_library import scipy_linalg
 from stax.primitives.shapes import iota, pad, scalar_zero, slice_axis
 from stax.primitives.sorting import taken_along
 from stax.primitives.views import broadcast, reduce_sum, reshape, rev
+from stax.transforms import matrix_exponential as exponentials
 
 Array = Any
 
@@ -276,14 +277,14 @@ def polar(a: Array, side: str = "right", **_: Any) -> tuple[Array, Array]:
 
 def expm(A: Array, **_: Any) -> Array:
     """The exponential of square matrices."""
-    return functions.expm(*matrices("expm", A))
+    return exponentials.expm(*matrices("expm", A))
 
 
 def expm_frechet(A: Array, E: Array, *, compute_expm: bool = True, **_: Any) -> Any:
     """expm(A) and its derivative along E, or the derivative alone."""
     x, y = common_stack("expm_frechet", matrices("expm_frechet", A, E))
-    change = functions.expm_frechet(x, y)
-    return (functions.expm(x), change) if compute_expm else change
+    change = exponentials.expm_frechet(x, y)
+    return (exponentials.expm(x), change) if compute_expm else change
 
 
 def sqrtm(A: Array, **_: Any) -> Array:

@@ -208,3 +208,26 @@ def test_gaussian_process_likelihood() -> None:
 
     check_grads(loss, (0.3,), order=2)
     np.testing.assert_allclose(stax.jit(stax.grad(loss))(0.3), stax.grad(loss)(0.3))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+def test_exponentials_are_compiled(dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.array([0.0, 1e-9, 0.1, 1.0, 6.0, 12.0]).reshape(3, 2, 1, 1)
+    a = (rng.standard_normal((3, 2, 4, 4)) * sizes).astype(dtype)
+    if np.iscomplexobj(a):
+        a = a * np.exp(1j)
+    tol = 2e-4 if dtype == np.float32 else 1e-12
+    exponentials = stax.jit(la.expm, strict=True)
+    slopes = stax.jit(lambda x, e: stax.jvp(la.expm, (x,), (e,))[1], strict=True)
+    for x in (a, a[2, 1], a[:, 0], a[0, 0, :1, :1]):
+        want = sl.expm(x)
+        assert exponentials(x).dtype == want.dtype
+        scale = np.abs(want).max((-1, -2), keepdims=True)
+        np.testing.assert_allclose(exponentials(x) / scale, want / scale, rtol=0, atol=tol)
+    e = rng.standard_normal((4, 4)).astype(dtype)
+    for x in (a[0, 1], a[1, 1], a[2, 0]):
+        want = sl.expm_frechet(x, e, compute_expm=False)
+        np.testing.assert_allclose(slopes(x, e), want, rtol=tol, atol=tol * np.abs(want).max())
+    assert np.isnan(exponentials(np.full((2, 2), np.nan, dtype))).all()
+    assert exponentials(np.zeros((2, 0, 0), dtype)).shape == (2, 0, 0)
