@@ -137,7 +137,9 @@ def main(argv=None):
             )
         procs, recs = [], {}
         for p in peers_for(name, a.peers.split(",")):
-            key = p, w.f64 and getattr(importlib.import_module(PEERS[p][0]), "SPLIT_F64", False)
+            split = w.f64 and getattr(importlib.import_module(PEERS[p][0]), "SPLIT_F64", False)
+            # Memory that earlier workloads left in a process would hide what this one takes.
+            key = p, name if w.mem else split
             pr = live.get(key)
             if pr is None or pr.p.poll() is not None:
                 pr = live[key] = Proc(p, w, a.threads, cache)
