@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import stax
 from stax import tree_util
 from stax.backends.c import dispatch
 from stax.backends.c.toolchain import find_toolchain
@@ -442,6 +443,51 @@ def test_memory_of_large_results_is_reused_once_they_are_dead() -> None:
     assert dispatch.release_pool() == 0
     assert dispatch.empty_result("f8", ()).shape == ()
     assert dispatch.empty_result("i4", (0, 10**9)).size == 0
+
+
+@pytest.mark.parametrize("count", [2**16, 2**18, 2**20, 2**23])
+def test_results_own_their_memory_and_may_be_resized(count: int) -> None:
+    array = dispatch.empty_result(np.float64, (count,))
+    assert array.flags.owndata
+    assert array.base is None
+    array[:] = np.arange(count)
+    address = array.ctypes.data
+    array.resize(2 * count, refcheck=False)
+    assert np.array_equal(array[:count], np.arange(count))
+    array.resize(10, refcheck=False)
+    assert np.array_equal(array, np.arange(10))
+    del array
+    again = dispatch.empty_result(np.float64, (count,))
+    if not dispatch.compiled_dispatcher_fault():
+        assert again.ctypes.data == address or again.ctypes.data % 64 == 0
+    dispatch.release_pool()
+
+
+def test_no_more_memory_waits_than_the_pool_is_allowed() -> None:
+    if dispatch.compiled_dispatcher_fault():
+        pytest.skip("the pool is part of the compiled dispatcher")
+    dispatch.release_pool()
+    small = [dispatch.empty_result(np.uint8, (n << 20,)) for n in range(1, 31) for _ in range(2)]
+    large = dispatch.empty_result(np.uint8, (40 << 20,))
+    del small, large
+    kept = dispatch.release_pool()
+    assert 256 << 20 < kept <= (256 + 41) << 20
+
+
+def test_a_training_loop_touches_no_fresh_pages() -> None:
+    resource = pytest.importorskip("resource")
+    if dispatch.compiled_dispatcher_fault():
+        pytest.skip("the pool is part of the compiled dispatcher")
+    step = stax.jit(lambda state, x: [s * 0.5 + x for s in state])
+    x = np.ones((512, 800), np.float32)
+    state = [x * k for k in range(4)]
+    for _ in range(4):
+        state = step(state, x)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        state = step(state, x)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    assert faults < 400  # 1600 for each call's results if they were fresh
 
 
 @pytest.mark.skipif(not KINDS, reason="the C dispatcher needs a compiler")

@@ -213,8 +213,9 @@ def _global_name(dispatcher: Any) -> str:
 def empty_result(dtype: Any, shape: Sequence[int]) -> np.ndarray:
     """Return an uninitialised array as the dispatcher makes results.
 
-    From 32 MB on its memory comes from, and returns to, a pool (of at most 1 GiB): writing to fresh
-    pages costs many times a pass over warm ones.
+    From 256 KiB on its memory comes from, and returns to, a pool: writing to fresh pages costs many
+    times a pass over warm ones. At most 256 MiB of arrays below 32 MiB wait in it, and 1 GiB of
+    larger ones.
     """
     module = _load(find_toolchain())[0]
     if module is None:
