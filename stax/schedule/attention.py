@@ -213,7 +213,7 @@ class _Family:
             known = len(self.wanted), self.space, self.first
             self._walk()
             self.given |= self.matrices - self.made
-            self.first = min(*self.wanted, *self._earlier())
+            self.first = min(self.first, *self.wanted, *self._earlier())
 
     def _walk(self) -> None:
         """Go through the program once and take in what fits, in the loops known so far."""
