@@ -4,7 +4,8 @@ Input: a graph's two parts, once; then sets of kept values.  Output: for each se
 the recomputed operations, without lowering anything.  The model follows what lowering and the
 schedule do: what a single fusible reader takes is computed there, so its operands live on in its
 place; work between two opaque calls shares kernels, in which what nobody else reads needs no
-memory.  Equations are numbered once, so that one set costs about two microseconds an equation.
+memory.  Scores exist as blocks of rows unless they are kept.  Equations are numbered once, so that
+one set costs about two microseconds an equation.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from stax.core.primitive import Recompute
 from stax.transforms.memory_sweep import Step, Sweep
 from stax.transforms.partition import equation_cost
 from stax.transforms.phases import Split, split_joint
-from stax.transforms.scores import FUSIBLE
+from stax.transforms.scores import FUSIBLE, scores_of
 
 ALIGNMENT: Final = 64  # of places in an arena
 UNROLLED: Final = 4  # elements up to which a reduction is elementwise work
@@ -76,18 +77,47 @@ class MemoryModel:
             (j, tuple(k for k in s.reads if k in made)) for j, s in enumerate(self.backward)
         ]
         self.sites = [(j, reads) for j, reads in self.sites if reads]
+        self._blocks()
         late = Counter(k for _, reads in self.sites for k in reads)
-        self.opaque = {k for j, reads in self.sites if self.backward[j].opaque for k in reads}
+        self.opaque = {
+            k
+            for j, reads in self.sites
+            for k in self.opaque_reads[j + len(self.forward)]
+            if k in reads
+        }
         self.read_late = [(k, count, k in self.opaque) for k, count in late.items()]
         self.forward_views = self._views(self.forward)
         self.backward_views = self._views(self.backward)
         self.readers = [0] * (2 * self.count)
         self.unfused = [False] * (2 * self.count)
-        for step in self.forward:
-            self._read(step, step.reads, self.readers, self.unfused)
-        for step in self.backward:
-            own = [k for k in step.reads if k not in made]
-            self._read(step, own, self.readers, self.unfused)
+        for j, step in enumerate((*self.forward, *self.backward)):
+            early = j < len(self.forward)
+            for k in step.reads:
+                self.readers[k] += early or k not in made
+            for k in self.opaque_reads[j]:
+                if early or k not in made:
+                    self.unfused[k] = True
+
+    def _blocks(self) -> None:
+        """Find the matrices of scores, which exist as blocks of rows where nothing else reads them,
+        and for each equation what it reads from memory."""
+        eqns = (*self.split.forward, *self.split.backward)
+        scores = scores_of(eqns)
+        steps = (*self.forward, *self.backward)
+        whole = set(self.final)
+        made = {v: eqn for eqn in eqns for v in eqn.outputs}
+        for eqn in eqns:
+            for atom in eqn.inputs:
+                if isinstance(atom, Var) and atom in scores.matrices:
+                    if not scores.fuses(made[atom], eqn):
+                        whole.add(self.number[atom])
+        n = self.count
+        tiles = {self.number[v] for v in scores.matrices} - whole
+        self.tiles = [k % n in tiles for k in range(2 * n)]
+        self.opaque_reads = [
+            tuple(k for k in step.reads if not self.tiles[k]) if step.opaque else ()
+            for step in steps
+        ]
 
     def _step(self, eqn: Eqn) -> Step:
         kind = eqn.prim.recompute
@@ -123,13 +153,6 @@ class MemoryModel:
     def _views(steps: Sequence[Step]) -> list[tuple[int, int]]:
         """Views and what they look at, the last first."""
         return [(s.writes[0], s.reads[0]) for s in reversed(steps) if s.view and s.reads]
-
-    @staticmethod
-    def _read(step: Step, reads: Iterable[int], readers: list[int], unfused: list[bool]) -> None:
-        for k in reads:
-            readers[k] += 1
-            if step.opaque:
-                unfused[k] = True
 
     def equations(self, kept: Iterable[Var]) -> list[int]:
         """The forward equations that are computed again, in their order."""
@@ -197,13 +220,17 @@ class MemoryModel:
     def is_stored_again(self, k: int, readers: int) -> bool:
         """Whether a value that is computed again for so many readers takes memory."""
         step = self.forward[self.producer[k]]
-        return not step.view and not (step.cheap and readers <= 1 and k not in self.opaque)
+        if self.tiles[k] or step.view:
+            return False
+        return not (step.cheap and readers <= 1 and k not in self.opaque)
 
     def times(self) -> Times:
         """When values are read, and what is alive whatever is kept."""
-        forward = Sweep(self.count, self.readers.copy(), self.unfused.copy(), self.returned)
+        forward = Sweep(
+            self.count, self.readers.copy(), self.unfused.copy(), self.returned, self.tiles
+        )
         forward.follow(self.forward)
-        sweep = Sweep(self.count, [2] * self.count, self.unfused.copy(), self.returned)
+        sweep = Sweep(self.count, [2] * self.count, self.unfused.copy(), self.returned, self.tiles)
         sweep.follow(self.forward)
         start = sweep.now + 1
         sweep.now = start
@@ -229,19 +256,19 @@ class MemoryModel:
         """The lifetimes, those of the forward part, the kernel where it ends, and what follows."""
         n = self.count
         readers, unfused = self.readers.copy(), self.unfused.copy()
+        tiles = self.tiles
         for k, count, opaque in self.read_late:
-            k += shift[k]
-            readers[k] += count
-            if opaque:
-                unfused[k] = True
+            if opaque or (tiles[k] and not shift[k]):
+                unfused[k + shift[k]] = True
+            readers[k + shift[k]] += count
         for _, group in groups:
             for j in group:
-                step = self.forward[j]
-                for k in step.reads:
-                    k += shift[k]
-                    readers[k] += 1
-                    if step.opaque:
+                for k in self.forward[j].reads:
+                    if tiles[k] and not shift[k]:
                         unfused[k] = True
+                    readers[k + shift[k]] += 1
+                for k in self.opaque_reads[j]:
+                    unfused[k + shift[k]] = True
         # Who reads a view reads what it looks at.
         for pairs, moved in ((self.backward_views, True), (self.forward_views, False)):
             for view, base in pairs:
@@ -254,7 +281,7 @@ class MemoryModel:
                 if readers[view]:
                     readers[base] += readers[view] - 1
                     unfused[base] = unfused[base] or unfused[view]
-        sweep = Sweep(2 * n, readers, unfused, self.returned)
+        sweep = Sweep(2 * n, readers, unfused, self.returned, tiles)
         sweep.follow(self.forward)
         ends, turn = sweep.last.copy(), sweep.now
         order: list[Step] = []

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 HEAVY: Final = 10  # operations of one element that several readers do not share unstored
 ROOTS: Final = 6  # values in memory that an inlined one may be computed from
+TOGETHER: Final = 12  # kernels within which steps over scores run on the same blocks of rows
 
 
 class Step(NamedTuple):
@@ -40,12 +41,18 @@ class Sweep:
       readers: how many equations read each.
       unfused: values that some opaque equation reads.
       final: values that the program returns.
+      tiles: matrices that exist as blocks of rows unless something opaque reads them.
     """
 
     def __init__(
-        self, size: int, readers: list[int], unfused: list[bool], final: Sequence[bool]
+        self,
+        size: int,
+        readers: list[int],
+        unfused: list[bool],
+        final: Sequence[bool],
+        tiles: Sequence[bool],
     ) -> None:
-        self.readers, self.unfused, self.final = readers, unfused, final
+        self.readers, self.unfused, self.final, self.tiles = readers, unfused, final, tiles
         self.roots: list[tuple[int, ...]] = [()] * size  # what a value is computed from
         self.weight = [0] * size  # operations that an inlined value takes
         self.ready = [0] * size  # the kernel from which on it can be read
@@ -65,6 +72,7 @@ class Sweep:
         # One loop over plain lists, for it runs once for every equation of every plan.
         roots, last, first, ready = self.roots, self.last, self.first, self.ready
         weights, readers, unfused, final = self.weight, self.readers, self.unfused, self.final
+        tiles = self.tiles
         spaces, touched, latest = self.spaces, self.touched, self.now
         kernels: list[int] = []
         for reads, writes, opaque, view, cheap, late, tiny, weight, space, inner, rows in steps:
@@ -93,6 +101,10 @@ class Sweep:
             count = len(sources)
             kernel = -1
             for k in writes:
+                if tiles[k] and not unfused[k] and not final[k]:
+                    roots[k] = (*sources, k)  # how long it lives decides whether it is stored
+                    first[k] = last[k] = ready[k] = now
+                    continue
                 if view:
                     inlined = count <= ROOTS and not final[k]
                 elif not cheap or unfused[k] or final[k]:
@@ -139,13 +151,15 @@ class Sweep:
 
     def alive(self, sizes: Sequence[int], without: Collection[int] = ()) -> list[int]:
         """The bytes alive at each kernel, those of the values `without` left out."""
-        last, escapes, unfused = self.last, self.escapes, self.unfused
+        last, escapes, unfused, tiles = self.last, self.escapes, self.unfused, self.tiles
         change = [0] * (max(last.values(), default=0) + self.now + 2)
         for k, inner in self.inner:
             change[k] += inner
             change[k + 1] -= inner
         for k, start in self.first.items():
             end = last[k]
+            if tiles[k] and not unfused[k] and end - start <= TOGETHER:
+                continue
             if (end > start or k in escapes or unfused[k]) and k not in without:
                 change[start] += sizes[k]
                 change[end + 1] -= sizes[k]

@@ -143,3 +143,22 @@ def test_random_values_are_drawn_once_at_every_budget():
         count = sum("threefry" in op or "bits" in op for op in ops)
         assert draws["n"] in (None, count)
         draws["n"] = count
+
+
+def test_budgets_of_attention_are_kept():
+    """Scores exist as blocks of rows unless a plan keeps them, which every plan may or may not."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 128, 16)), rng.standard_normal((16, 48)) / 4
+
+    def f(w, x):
+        q, k, v = np.split(x @ w, 3, -1)
+        return ((stax.nn.softmax(q @ np.swapaxes(k, -1, -2)) @ v) ** 2).sum()
+
+    want = stax.grad(f)(w, x)
+    search = search_of(stax.jit(stax.grad(f)), (w, x))
+    for candidate in search.candidates:
+        search._point(candidate)
+    for point in search._points.values():
+        gradient = stax.jit(stax.grad(f), memory_budget=point.peak_bytes)
+        assert gradient.lower(w, x).peak_bytes <= point.peak_bytes
+    np.testing.assert_allclose(gradient(w, x), want, rtol=1e-9, atol=1e-9)
