@@ -154,24 +154,43 @@ def piecewise(x: Array, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> 
     return out
 
 
-@implements(np.clip)
-def clip(
-    a: Array,
-    a_min: Any = None,
-    a_max: Any = None,
-    out: Any = None,
-    *,
+def _end(name: str, value: Any, old: Any) -> Any:
+    """An end of an interval by its name in the standard, or as NumPy's `a_min` and `a_max`."""
+    value, old = (None if v is np._NoValue else v for v in (value, old))
+    if value is not None and old is not None:
+        raise ValueError(f"clip takes {name}= or a_{name}=, not both")
+    return old if value is None else value
+
+
+def _plain_clip(
+    a: Any,
     min: Any = None,
     max: Any = None,
+    out: Any = None,
+    *,
+    a_min: Any = None,
+    a_max: Any = None,
+    **kwargs: Any,
+) -> Any:
+    return np.clip(a, _end("min", min, a_min), _end("max", max, a_max), out, **kwargs)
+
+
+@implements(_plain_clip, np.clip)
+def clip(
+    a: Array,
+    min: Any = None,
+    max: Any = None,
+    out: Any = None,
+    *,
+    a_min: Any = None,
+    a_max: Any = None,
     **kwargs: Any,
 ) -> Array:
-    """`a` moved into an interval, whose ends pass the gradient; as `numpy.clip`."""
-    low = a_min if min is None or min is np._NoValue else min
-    high = a_max if max is None or max is np._NoValue else max
-    if low is np._NoValue:
-        low = None
-    if high is np._NoValue:
-        high = None
+    """`a` moved into an interval, either end of which may be left out; as `numpy.clip`.
+
+    The ends pass the gradient.
+    """
+    low, high = _end("min", min, a_min), _end("max", max, a_max)
     x = array_like(a, "clip")
     bounds = [array_like(b, "clip") for b in (low, high) if b is not None]
     x, *ends = coerce(x, *bounds)

@@ -137,6 +137,22 @@ def test_argsort_is_stable_where_nothing_else_is_asked_for(descending: bool) -> 
     np.testing.assert_array_equal(stax.jit(f)(x), expected)
 
 
+def test_clip_takes_either_end_by_place_or_by_name() -> None:
+    x = np.array([-2.0, 0.5, 3.0])
+    for args, named, want in [
+        ((), {}, x),
+        ((0,), {}, [0, 0.5, 3]),
+        ((0,), {"max": 1}, [0, 0.5, 1]),
+        ((None, 1), {}, [-2, 0.5, 1]),
+        ((), {"max": np.array([-3.0, 1, 2])}, [-3, 0.5, 2]),
+        ((), {"a_min": 0, "a_max": 1}, [0, 0.5, 1]),
+    ]:
+        for f in (snp.clip, stax.jit(lambda a, *p, **kw: snp.clip(a, *p, **kw))):
+            np.testing.assert_array_equal(f(x, *args, **named), want)
+    with pytest.raises(ValueError, match="not both"):
+        snp.clip(x, 0, a_min=1)
+
+
 def test_limits_of_an_array_are_those_of_its_dtype() -> None:
     for x in (np.ones(3, np.int8), np.int8(1)):
         assert (snp.iinfo(x).max, snp.iinfo(x).bits, snp.iinfo(x).dtype) == (127, 8, np.int8)
