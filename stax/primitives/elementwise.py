@@ -455,7 +455,7 @@ clamp_p, clamp = elementwise(
     "clamp",
     _clamp,
     family="select",
-    accepts="bif",
+    accepts="bifc",
     partials=(
         lambda t, out, low, x, high: select(
             logical_and(lt(x, low), le(low, high)), t, literal(0, t)

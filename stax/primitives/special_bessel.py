@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from stax.loops.library import ufunc_routine
 from stax.primitives.elementwise import (
     abs_,
     add,
@@ -158,7 +159,7 @@ wofz = elementwise(
     family="special",
     accepts="c",
     partials=[_wofz_slope],
-    scalar=None,
+    lower=ufunc_routine("wofz"),
     weight=80.0,
 )[1]
 wofz.__doc__ = "The Faddeeva function exp(-z*z) erfc(-i z) of a complex number."

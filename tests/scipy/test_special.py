@@ -177,6 +177,7 @@ def test_faddeeva() -> None:
     z = np.array([1 + 2j, -0.3 + 0.1j])
     close(special.wofz(z), reference.wofz(z))
     assert special.wofz(0.5).dtype == np.complex128
+    np.testing.assert_array_equal(stax.jit(special.wofz, strict=True)(z), special.wofz(z))
     slope = stax.grad(special.wofz, holomorphic=True)(0.3 + 0.2j)
     step = 1e-6
     want = (reference.wofz(0.3 + 0.2j + step) - reference.wofz(0.3 + 0.2j - step)) / (2 * step)

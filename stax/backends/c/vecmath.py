@@ -184,7 +184,7 @@ def call_definitions(text: str) -> str:
         found = re.search(_PROTOTYPE.format(name=name), function.text, re.MULTILINE)
         assert found is not None, name
         arguments = ", ".join(p.split()[-1] for p in found["parameters"].split(","))
-        if function.vectorises:
+        if function.vectorises and "complex" not in found["parameters"]:
             parts.append("#pragma omp declare simd notinbranch\n")
         parts.append(
             f"static __attribute__((noinline)) {found['result']}call_{name}"
