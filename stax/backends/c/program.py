@@ -39,6 +39,7 @@ from stax.backends.c.image import (
 )
 from stax.backends.c.nested import NestedFunction, Program, nested_call
 from stax.backends.c.products import product_call, product_routine
+from stax.backends.c.repeats import PrintedKernels
 from stax.backends.c.routines import PRODUCTS, addresses, failure
 from stax.backends.c.routines import call_statement as routine_call
 from stax.backends.c.rows import LOCATE, Place, has_rows, named, rows_text
@@ -190,6 +191,7 @@ class _Printer:
     """What the blocks of a program share: kernels, constants, fallbacks, nested functions."""
 
     def __init__(self) -> None:
+        self.printed = PrintedKernels()
         self.kernels: list[KernelSource] = []
         self.functions: dict[str, str] = {}
         self.definitions: list[str] = []
@@ -225,7 +227,7 @@ class _Printer:
                 else:
                     calls.append(self.call(lowered, item, names))
                 continue
-            source = emit_kernel(item, dtypes, functools.partial(uses.escapes, step=step))
+            source = self.printed.source(item, dtypes, functools.partial(uses.escapes, step=step))
             function, number = self.kernel(source, prefix)
             work[step] = source.workspace
             place = f"arena + {_place(step, source.workspace)}" if source.workspace else "0"
