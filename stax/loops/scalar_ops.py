@@ -368,6 +368,8 @@ _function("floordiv", 2, np.floor_divide, 8.0, {"f": "stax_floordiv({0}, {1})",
           "i": "stax_integer_floordiv({0}, {1})"}, kinds="fi",
           interval=ranges.floordiv,
           symbolic=_unless_zero(symbolic.floordiv))  # fmt: skip
+_function("gcd", 2, np.gcd, 60.0, {"i": "stax_gcd({0}, {1})"}, kinds="i")
+_function("lcm", 2, np.lcm, 70.0, {"i": "stax_lcm({0}, {1})"}, kinds="i")
 _function("mod", 2, np.remainder, 8.0, {"f": "stax_mod({0}, {1})",
           "i": "stax_integer_mod({0}, {1})"}, kinds="fi", interval=ranges.mod,
           symbolic=_unless_zero(symbolic.mod))  # fmt: skip

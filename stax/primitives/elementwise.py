@@ -357,8 +357,8 @@ population_count_p, population_count = unary(
     weight=12.0,
     scalar=_scalar_population_count,
 )
-gcd_p, gcd = binary("gcd", np.gcd, ZERO_DERIVATIVE, accepts="i", weight=50.0, scalar=None)
-lcm_p, lcm = binary("lcm", np.lcm, ZERO_DERIVATIVE, accepts="i", weight=50.0, scalar=None)
+gcd_p, gcd = binary("gcd", np.gcd, ZERO_DERIVATIVE, accepts="i", weight=60.0)
+lcm_p, lcm = binary("lcm", np.lcm, ZERO_DERIVATIVE, accepts="i", weight=60.0)
 
 # ------------------------------------------------------------------------------------- rounding
 

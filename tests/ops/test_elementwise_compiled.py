@@ -127,3 +127,17 @@ def test_compiled_samples_and_their_gradients(dtype):
         for g, w in zip(got[1], want[1], strict=True):
             assert g.dtype == w.dtype
             np.testing.assert_allclose(g, w, rtol=tol, atol=tol, err_msg=sample.name)
+
+
+@pytest.mark.parametrize("dtype", "bBhHiIlL")
+def test_common_divisors_of_all_integers(dtype: str) -> None:
+    kind = np.dtype(dtype)
+    info, rng = np.iinfo(kind), np.random.default_rng(0)
+    edges = np.array([info.min, info.max, 0, 1, info.max // 2, 6, 12, 35], kind)
+    some = rng.integers(info.min, info.max, 20, dtype=kind, endpoint=True)
+    a, b = np.meshgrid(*[np.concatenate([edges, some, some % kind.type(50)])] * 2)
+    with np.errstate(all="ignore"):
+        for f in (np.gcd, np.lcm):
+            found = stax.jit(f, strict=True)(a, b)
+            assert found.dtype == kind
+            np.testing.assert_array_equal(found, f(a, b))

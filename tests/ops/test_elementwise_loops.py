@@ -19,7 +19,7 @@ from tests.op_samples import SAMPLES
 # Operations without compiled code: these, and bits of half types.
 HALVES = {"bitcast", "nextafter"}
 NOT_FOR_HALVES = {"bitcast", "complex", "ldexp", "frexp"}
-FALLBACKS = {"polygamma", "gcd", "lcm"}
+FALLBACKS = {"polygamma"}
 
 
 def halves_of(sample):

@@ -68,6 +68,7 @@ KERNELS = {
     "concatenate": (lambda x, y: np.concatenate([x, y * 2, x]), X, X),
     "pad": (lambda x: np.pad(x, 2), X),
     "integers": (lambda i: (i // 7, i % 7, i * i, -i, abs(i), i << 2, i >> 1, i ^ 3), PLACES),
+    "divisors": (lambda i: (np.gcd(i, 24), np.lcm(i, 6)), PLACES),
     "unsigned": (lambda i: (i // 7, i % 7, i * i, i << 2, i >> 1), (PLACES & 255).astype(np.uint8)),
     "floats": (lambda x: (x // 0.3, x % 0.3, np.sign(x), np.floor(x), x ** 3, 1 / x), X),
     "half": (lambda x: (np.exp(x) + x).astype(np.float16), X.astype(np.float16)),

@@ -159,6 +159,18 @@ STAX_INLINE @ct stax_fmod_@t(@ct x, @ct y) {
     @ct d = (y == 0) | (y == -1) ? 1 : y;
     return (@ct)(x % d);
 }
+//: gcd_@t 60 scalar
+STAX_INLINE @ct stax_gcd_@t(@ct x, @ct y) {
+    @ut a = x < 0 ? (@ut)(0 - (@ut)x) : (@ut)x, b = y < 0 ? (@ut)(0 - (@ut)y) : (@ut)y;
+    while (b) { @ut r = (@ut)(a % b); a = b; b = r; }
+    return (@ct)a;
+}
+//: lcm_@t 70 scalar
+STAX_INLINE @ct stax_lcm_@t(@ct x, @ct y) {
+    @ut a = x < 0 ? (@ut)(0 - (@ut)x) : (@ut)x, b = y < 0 ? (@ut)(0 - (@ut)y) : (@ut)y;
+    @ut g = (@ut)stax_gcd_@t(x, y);
+    return (@ct)(g ? (@wide)(a / g) * (@wide)b : 0);
+}
 """
 
 _UNSIGNED_ROWS = r"""
@@ -188,6 +200,16 @@ STAX_INLINE @ct stax_mod_@t(@ct x, @ct y) {
 }
 //: fmod_@t 10
 STAX_INLINE @ct stax_fmod_@t(@ct x, @ct y) { return stax_mod_@t(x, y); }
+//: gcd_@t 60 scalar
+STAX_INLINE @ct stax_gcd_@t(@ct x, @ct y) {
+    while (y) { @ct r = (@ct)(x % y); x = y; y = r; }
+    return x;
+}
+//: lcm_@t 70 scalar
+STAX_INLINE @ct stax_lcm_@t(@ct x, @ct y) {
+    @ct g = stax_gcd_@t(x, y);
+    return (@ct)(g ? (@wide)(x / g) * (@wide)y : 0);
+}
 """
 
 _BOOLEAN_ROWS = r"""

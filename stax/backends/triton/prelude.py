@@ -74,6 +74,25 @@ FUNCTIONS: dict[str, str] = {
         q = tl.where(y == -1, -x, q)
     return tl.where(y == 0, q * 0, q)
 """,
+    "stax_gcd": """
+    a, b = x.to(tl.uint64), y.to(tl.uint64)
+    if x.dtype.is_int_signed():
+        a, b = tl.abs(x.to(tl.int64)).to(tl.uint64), tl.abs(y.to(tl.int64)).to(tl.uint64)
+    for _ in range(93):
+        done = b == 0
+        r = a % tl.where(done, b + 1, b)
+        a = tl.where(done, a, b)
+        b = tl.where(done, b, r)
+    return a.to(x.dtype)
+""",
+    "stax_lcm": """
+    g = stax_gcd(x, y)
+    d = tl.where(g == 0, g + 1, g)
+    p = (x // d) * y
+    if x.dtype.is_int_signed():
+        p = tl.where((x < 0) != (y < 0), -p, p)
+    return tl.where(g == 0, g, p)
+""",
     "stax_integer_mod": """
     d = tl.where(y == 0, y + 1, y)
     if x.dtype.is_int_signed():
@@ -160,7 +179,9 @@ _BINARY = {
     "stax_mod",
     "stax_floordiv",
     "stax_integer_floordiv",
+    "stax_gcd",
     "stax_integer_mod",
+    "stax_lcm",
     "stax_integer_fmod",
     "stax_integer_power",
     "stax_shift_left",
