@@ -275,8 +275,8 @@ extern double lgamma(double);
 // SciPy's value at -infinity, where the C library's is +infinity
 STAX_INLINE double stax_lgamma_f64(double x) { return x == -__builtin_inf() ? x : lgamma(x); }
 //: digamma_f64 60 scalar
-// on [1, 2] the distance from the root times a rational function; elsewhere by recurrence,
-// reflection, and from 10 up by the asymptotic series
+// on [1, 2] the distance from the root times 31/32 and a small rational function; elsewhere by
+// recurrence, reflection, and from 10 up by the asymptotic series
 static double stax_digamma_f64(double x) {
     double shift = 0.0;
     if (x == 0.0) return __builtin_copysign(__builtin_inf(), -x);
@@ -293,32 +293,40 @@ static double stax_digamma_f64(double x) {
             - w * (1.0 / 132 - w * (691.0 / 32760 - w * (1.0 / 12 - w * 3617.0 / 8160)))))));
         return stax_log_f64(x) - 0.5 / x - series + shift;
     }
-    double sum = 0.0;
+    double sum = 0.0, low = 0.0;  // the sum of reciprocals, with what rounding takes from it
     while (x > 2.0) {
         x -= 1.0;
-        sum += 1.0 / x;
+        double r = 1.0 / x, next = sum + r;
+        low += __builtin_fma(-r, x, 1.0) / x + (sum > r ? r - (next - sum) : sum - (next - r));
+        sum = next;
     }
     // NaN ends here too
     if (!(x >= 1.0)) {
-        sum -= 1.0 / x;
+        double r = 1.0 / x;
+        low -= __builtin_fma(-r, x, 1.0) / x;
+        sum -= r;
+        low += x - ((x + 1.0) - 1.0);  // the slope there is between 1 and 1.7
         x += 1.0;
     }
-    double t = x - 1.5;
-    double root = (x - 0x1.762d86356be3fp+0) - 0x1.b86a722197829p-54;
-    double p = 0x1.d18583ff2a8d7p-22;
-    p = __builtin_fma(p, t, 0x1.e28d73e51704dp-13);
-    p = __builtin_fma(p, t, 0x1.12b24674955dbp-7);
-    p = __builtin_fma(p, t, 0x1.9b6234ce144d0p-4);
-    p = __builtin_fma(p, t, 0x1.07e7e45c77740p-1);
-    p = __builtin_fma(p, t, 0x1.2afe221f7a6b0p+0);
-    p = __builtin_fma(p, t, 0x1.e6f0cbb873616p-1);
-    double q = 0x1.8e6418d8f7e0bp-15;
-    q = __builtin_fma(q, t, 0x1.4bfa733f9efd6p-9);
-    q = __builtin_fma(q, t, 0x1.55871f1b8bc65p-5);
-    q = __builtin_fma(q, t, 0x1.3258a53dc133ep-2);
-    q = __builtin_fma(q, t, 0x1.08d24ce4c0c3dp+0);
-    q = __builtin_fma(q, t, 0x1.ac68d1f07a2d0p+0);
+    double t = x - 1.0, near = x - 0x1.762d86356be3fp+0, far = -0x1.b86a722197829p-54;
+    double p = -0x1.e4c5886bbff74p-14;
+    p = __builtin_fma(p, t, -0x1.5d414078afb2ep-8);
+    p = __builtin_fma(p, t, -0x1.17c992f2be331p-4);
+    p = __builtin_fma(p, t, -0x1.58f8baa3724fcp-2);
+    p = __builtin_fma(p, t, -0x1.47aa222e35e9fp-1);
+    p = __builtin_fma(p, t, -0x1.eeab48334f717p-3);
+    p = __builtin_fma(p, t, 0x1.2063a69894978p-2);
+    double q = 0x1.f92059df5b1d1p-14;
+    q = __builtin_fma(q, t, 0x1.8fd563129c5eap-8);
+    q = __builtin_fma(q, t, 0x1.7539385d2a729p-4);
+    q = __builtin_fma(q, t, 0x1.246015d6a895ep-1);
+    q = __builtin_fma(q, t, 0x1.a9bf32a0bb7acp+0);
+    q = __builtin_fma(q, t, 0x1.16ad65259c04ep+1);
     q = __builtin_fma(q, t, 1.0);
-    return root * (p / q) + sum + shift;
+    double rest = p / q, slope = 31.0 / 32 + rest;
+    double part = __builtin_fma(near, 31.0 / 32, __builtin_fma(near, rest, far * slope));
+    double whole = sum + part;
+    low += sum > part || sum < -part ? part - (whole - sum) : sum - (whole - part);
+    return shift == 0.0 ? whole + low : whole + (shift + low);
 }
 """
