@@ -34,7 +34,7 @@ LIBRARY_DTYPES = tuple(map(np.dtype, ("float32", "float64", "complex64", "comple
 
 # Of products that are scores.
 SCORES_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
-THINNEST, DEEPEST = 16, 128  # of a contraction that makes scores
+THINNEST, DEEPEST = 16, 256  # of a contraction that makes scores
 LEAST_GROWTH = 3  # times that scores are larger than what they are made of
 WIDEST = 256  # of a result that scores are contracted to
 LEAST = 32  # rows and columns of scores

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stax.backends.c.transposed import transposing_function
+
 ROUTINES = tuple(f"{name}_{t}" for t in ("f32", "f64") for name in ("panels", "tiles"))
 
 _SIZES = """\
@@ -42,7 +44,11 @@ void stax_panels_@t(int64_t k, int64_t n, const @ct *restrict b, int64_t row, in
                 for (int h = 0; h < 2; h++)
                     *(stax_panel_@t *)(to + p * w + h * stax_panel_lanes_@t) =
                         *(const stax_panel_@t *)(from + p * row + h * stax_panel_lanes_@t);
-        else
+        else if (row == 1) {
+            stax_transpose_b@bits(from, column, to, w, k, width);
+            for (int64_t p = 0; p < k; p++)
+                for (int64_t j = width; j < w; j++) to[p * w + j] = 0;
+        } else
             for (int64_t p = 0; p < k; p++)
                 for (int64_t j = 0; j < w; j++)
                     to[p * w + j] = j < width ? from[p * row + j * column] : 0;
@@ -111,9 +117,18 @@ void stax_tiles_@t(int64_t m, int64_t n, int64_t k, const @ct *a, int64_t row, i
 }
 """
 
-_TYPES = {"f32": "float", "f64": "double"}
+_TYPES = {"f32": ("float", 32), "f64": ("double", 64)}
 
 
-def panels_source(types: Iterable[str]) -> str:
-    """The routines of the types; to be compiled with products and sums contracted."""
-    return _SIZES + "".join(_TEXT.replace("@ct", _TYPES[t]).replace("@t", t) for t in types)
+def panels_source(types: Iterable[str], before: str = "") -> str:
+    """The routines of the types, after the text `before` of the same file.
+
+    They are to be compiled with products and sums contracted.
+    """
+    parts = [_SIZES]
+    for t in types:
+        ct, bits = _TYPES[t]
+        if f"stax_transpose_b{bits}(\n" not in before:
+            parts.append(transposing_function(bits))
+        parts.append(_TEXT.replace("@ct", ct).replace("@bits", str(bits)).replace("@t", t))
+    return "".join(parts)

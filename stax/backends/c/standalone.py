@@ -375,7 +375,7 @@ def _library(image: Image) -> str:
     if images:
         text += convolution_source(images)
     blocks = dict.fromkeys(name[-3:] for name in panels.ROUTINES if name in used)
-    text += panels.panels_source(blocks) if blocks else ""
+    text += panels.panels_source(blocks, image.functions) if blocks else ""
     if used & {*sorting.ROUTINES}:
         text += sorting.sorting_source()
     if used & {*lapack.ROUTINES}:
