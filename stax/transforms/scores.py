@@ -64,11 +64,11 @@ def _product(eqn: Eqn, found: Scores) -> None:
     x, y = eqn.inputs
     out = eqn.outputs[0]
     batch, rows, columns, inner = matrix_sizes(x.aval, y.aval, eqn.params["dimension_numbers"])
-    if are_scores(batch, rows, columns, inner, out.aval.dtype):
-        found.products.add(id(eqn))
-        found.matrices[out] = batch, rows, columns
-        return
     for atom, width in ((x, columns), (y, rows)):
         sizes = found.matrices.get(atom) if isinstance(atom, Var) else None
         if sizes is not None and sizes[0] == batch and inner in sizes[1:] and width <= WIDEST:
             found.uses.add(id(eqn))
+            return
+    if are_scores(batch, rows, columns, inner, out.aval.dtype):
+        found.products.add(id(eqn))
+        found.matrices[out] = batch, rows, columns
