@@ -51,6 +51,10 @@ class Moves:
         self.fixed = {number[v] for v in fixed if v in number}.union(model.kept_anyway)
         self.allowed = frozenset(self.var.values()).union(fixed)
         self.runs: dict[Kept, Run] = {}
+        self.results: dict[int, list[int]] = {k: [] for k in model.producer}
+        for step in model.forward:
+            for k in step.reads:
+                self.results[k] += step.writes
 
     def search(self) -> None:
         """Look for plans at limits between the peaks found so far, then for less memory."""
@@ -160,10 +164,11 @@ class Moves:
             yield kept - gone
             if n == JUDGED - 3:
                 for _, j, _ in ranked[:2]:
-                    step = model.forward[model.producer[j]]
-                    before = [self.var[i] for i in step.reads if i in self.var]
-                    if any(v not in kept for v in before):
-                        yield (kept - {self.var[j]}).union(before)
+                    # What it is computed from in its place, or what is computed from it.
+                    for others in (model.forward[model.producer[j]].reads, self.results[j]):
+                        more = [self.var[i] for i in others if i in self.var]
+                        if any(v not in kept for v in more):
+                            yield (kept - {self.var[j]}).union(more)
         # A value kept ends the recomputation of what it is computed from, where memory is full.
         n = model.count
         over = [t for t, a in enumerate(excess) if a]
