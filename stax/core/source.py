@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
@@ -18,6 +19,7 @@ _INSIDE = (
     os.path.join(_SITE, "numpy", ""),
     _SCIPY,
     functools.__file__,
+    contextlib.__file__,
     os.path.join(os.path.dirname(importlib.__file__), ""),
     "<frozen ",
 )
@@ -27,7 +29,9 @@ _internal: dict[CodeType, bool] = {}
 def _is_internal(code: CodeType) -> bool:
     inside = _internal.get(code)
     if inside is None:
-        inside = _internal[code] = code.co_filename.startswith(_INSIDE)
+        made_by_dataclass = code.co_filename == "<string>" and code.co_name == "__init__"
+        inside = made_by_dataclass or code.co_filename.startswith(_INSIDE)
+        _internal[code] = inside
     return inside
 
 

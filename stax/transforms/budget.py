@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+
 from stax.core.graph import Graph, Var
 from stax.core.primitive import Recompute
 from stax.errors import ConfigurationError, MemoryBudgetError
@@ -50,11 +52,13 @@ def budget_bytes(budget: int | float | str, everything: int) -> int:
     Raises:
       ConfigurationError: none of the three, or negative.
     """
+    if isinstance(budget, np.integer):
+        budget = int(budget)
     if isinstance(budget, str):
         match = _TEXT.match(budget)
         unit = match.group(2).lower().removesuffix("b") if match else "?"
         scale = {u.removesuffix("b"): n for u, n in _UNITS.items()}.get(unit)
-        if match and scale:
+        if match and scale and ("." not in match.group(1) or unit):
             return int(float(match.group(1)) * scale)
     elif isinstance(budget, float):
         if 0.0 < budget <= 1.0:

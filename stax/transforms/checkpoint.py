@@ -13,6 +13,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from stax.core.aval import Aval, aval_of
 from stax.core.functionalize import mark_arguments
 from stax.core.graph import Graph, Var
@@ -22,7 +24,7 @@ from stax.core.trace import EVAL, STATE, bind, bind1, tagged, use_trace
 from stax.errors import ConfigurationError, StaticArgumentError
 from stax.primitives.families_arrays import linear_shape_op
 from stax.pytree import PyTreeDef, tree_flatten, tree_unflatten
-from stax.transforms.arguments import check_leaves, name_of, normalized_argnums
+from stax.transforms.arguments import check_callable, check_leaves, name_of, normalized_argnums
 from stax.transforms.budget import budget_bytes
 from stax.transforms.calls import eval_call, graph_avals, graph_cost, is_zero, transpose_call
 from stax.transforms.control_graphs import without_jit
@@ -174,12 +176,9 @@ def checkpoint(
 
     >>> f = checkpoint(lambda x: np.sin(np.sin(x)))
     """
-    if policy is not None and not callable(policy):
-        names = ", ".join(n for n in vars(checkpoint_policies) if not n.startswith("_"))
-        raise ConfigurationError(
-            f"checkpoint: policy={policy!r} is not a policy",
-            hint=f"take one of stax.checkpoint_policies: {names}",
-        )
+    check_callable(fun, "checkpoint")
+    if policy is not None:
+        _check_policy(policy, "checkpoint: policy")
     if policy is not None and memory_budget is not None:
         raise ConfigurationError(
             "checkpoint: both a policy and a memory_budget say what is kept",
@@ -237,6 +236,25 @@ def _check_effects(graph: Graph) -> None:
 remat = checkpoint
 
 
+def _check_policy(policy: Any, what: str) -> None:
+    if not callable(policy) or isinstance(policy, type):
+        names = ", ".join(n for n in vars(checkpoint_policies) if not n.startswith("_"))
+        raise ConfigurationError(
+            f"{what}={policy!r} is not a policy",
+            hint=f"take one of stax.checkpoint_policies: {names}",
+        )
+
+
+def _checked_names(names: Sequence[Any], what: str) -> frozenset[str]:
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigurationError(
+                f"{what}: {name!r} is not a name",
+                hint="names are text, as given to stax.checkpoint_name(x, 'name')",
+            )
+    return frozenset(names)
+
+
 def checkpoint_sequential(
     functions: Sequence[Callable[..., Any]], segments: int, *args: Any
 ) -> Any:
@@ -245,17 +263,26 @@ def checkpoint_sequential(
     With l functions at most `segments + ceil(l / segments)` states are kept, and every function
     runs at most twice.  `args` go to the first function; each following one takes the result of
     the one before it.
+
+    Raises:
+      StaticArgumentError: `segments` is no number of parts that so many functions have.
     """
     steps = list(functions)
-    if not 1 <= segments <= max(len(steps), 1):
+    for step in steps:
+        check_callable(step, "checkpoint_sequential")
+    whole = isinstance(segments, int | np.integer) and not isinstance(segments, bool)
+    if not whole or not 1 <= segments <= max(len(steps), 1):
         raise StaticArgumentError(
-            f"checkpoint_sequential: segments={segments} for {len(steps)} functions"
+            f"checkpoint_sequential: segments={segments!r} for {len(steps)} functions",
+            hint=f"take a whole number from 1 to {max(len(steps), 1)}",
         )
+    if not steps:
+        return args[0] if len(args) == 1 else args
     bounds = [len(steps) * k // segments for k in range(segments + 1)]
     state: tuple[Any, ...] = args
     for start, stop in itertools.pairwise(bounds):
         state = (checkpoint(_chain(steps[start:stop]))(*state),)
-    return state[0] if steps else (args[0] if len(args) == 1 else args)
+    return state[0]
 
 
 def _chain(steps: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
@@ -287,6 +314,7 @@ name_p: Primitive = linear_shape_op(
 
 def checkpoint_name(x: Any, name: str) -> Any:
     """`x`, its leaves marked with a name that checkpoint policies refer to."""
+    _checked_names([name], "checkpoint_name")
     leaves, treedef = tree_flatten(x)
     if STATE.trace is EVAL:
         return x
@@ -323,7 +351,7 @@ class checkpoint_policies:
     @staticmethod
     def save_only_these_names(*names: str) -> Policy:
         """Keep the values marked with one of these names."""
-        chosen = frozenset(names)
+        chosen = _checked_names(names, "save_only_these_names")
 
         def policy(prim: Primitive, *avals: Aval, **params: Any) -> bool:
             return prim is name_p and params["name"] in chosen
@@ -333,7 +361,7 @@ class checkpoint_policies:
     @staticmethod
     def save_any_names_but_these(*names: str) -> Policy:
         """Keep the values marked with a name that is not one of these."""
-        excluded = frozenset(names)
+        excluded = _checked_names(names, "save_any_names_but_these")
 
         def policy(prim: Primitive, *avals: Aval, **params: Any) -> bool:
             return prim is name_p and params["name"] not in excluded
@@ -343,7 +371,7 @@ class checkpoint_policies:
     @staticmethod
     def save_anything_except_these_names(*names: str) -> Policy:
         """Keep everything but the values marked with one of these names."""
-        excluded = frozenset(names)
+        excluded = _checked_names(names, "save_anything_except_these_names")
 
         def policy(prim: Primitive, *avals: Aval, **params: Any) -> bool:
             return prim is not name_p or params["name"] not in excluded
@@ -353,6 +381,8 @@ class checkpoint_policies:
     @staticmethod
     def save_from_both_policies(first: Policy, second: Policy) -> Policy:
         """Keep what either policy keeps."""
+        _check_policy(first, "save_from_both_policies: first")
+        _check_policy(second, "save_from_both_policies: second")
 
         def policy(prim: Primitive, *avals: Aval, **params: Any) -> bool:
             return first(prim, *avals, **params) or second(prim, *avals, **params)

@@ -173,13 +173,13 @@ class Moves:
         n = model.count
         over = [t for t, a in enumerate(excess) if a]
         full = over[-1] if over else 0
-        more = [
+        ending = [
             k
             for k, var in self.var.items()
             if var not in kept and k + n in last and run.first[k + n] <= full <= last[k + n]
         ]
-        more.sort(key=lambda k: sizes[k])
-        for k in more[:KEPT]:
+        ending.sort(key=lambda k: sizes[k])
+        for k in ending[:KEPT]:
             yield kept | {self.var[k]}
         for one, other in combinations([gone for _, _, gone in ranked[:PAIRED]], 2):
             yield kept - one - other

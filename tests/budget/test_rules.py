@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stax
-from stax.errors import ConfigurationError, MutationError
+from stax.errors import ConfigurationError, MemoryBudgetError, MutationError, StaticArgumentError
 from stax.transforms.linearize import BORROWED_BYTES
 from tests.budget.models import chain
 
@@ -168,3 +168,38 @@ def test_nonsense_budgets_of_regions():
         stax.checkpoint(f, memory_budget="lots")
     with pytest.raises(ConfigurationError, match="both"):
         stax.checkpoint(f, policy=lambda *a, **k: True, memory_budget=0.5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: stax.checkpoint(3), "checkpoint takes a function, got int"),
+        (lambda: stax.checkpoint(np.sin, policy="dots"), "policy='dots' is not a policy"),
+        (lambda: stax.checkpoint(np.sin, policy=stax.checkpoint_policies), "is not a policy"),
+        (lambda: stax.checkpoint_policies.save_only_these_names(3), "3 is not a name"),
+        (lambda: stax.checkpoint_policies.save_any_names_but_these(None), "None is not a name"),
+        (lambda: stax.checkpoint_policies.save_from_both_policies("a", "b"), "first='a' is not"),
+        (lambda: stax.checkpoint_name(X, 3), "3 is not a name"),
+        (lambda: stax.checkpoint_sequential([np.sin, np.cos], 1.5, X), "segments=1.5 for 2"),
+        (lambda: stax.checkpoint_sequential([np.sin, np.cos], True, X), "segments=True for 2"),
+        (lambda: stax.checkpoint_sequential([np.sin, 3], 1, X), "takes a function, got int"),
+        (lambda: stax.jit(np.sin, memory_budget="0.5")(X), "'0.5' is not a budget"),
+        (lambda: stax.Binomial(slots=0), "slots=0 must be a whole number"),
+    ],
+)
+def test_nonsense_is_named_where_it_is_written(wrong, message):
+    with pytest.raises((TypeError, ConfigurationError, StaticArgumentError)) as caught:
+        wrong()
+    assert message in str(caught.value)
+    assert isinstance(caught.value, TypeError) or __file__ in str(caught.value)
+
+
+def test_no_functions_in_sequence_are_the_identity():
+    assert stax.checkpoint_sequential([], 1, X) is X
+
+
+def test_a_budget_that_cannot_be_kept_names_the_users_line():
+    f = stax.jit(stax.grad(lambda w: np.sin(X @ w).sum()), memory_budget=np.int64(1))
+    with pytest.raises(MemoryBudgetError, match="at least") as caught:
+        f(W)
+    assert __file__ in str(caught.value)
