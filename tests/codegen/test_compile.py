@@ -49,6 +49,10 @@ PROGRAMS = {
     "halves": (lambda x: (np.exp(x), x.sum(0)), X.astype(np.float16)),
     "special": (lambda x: (stax.lax.erf(x), stax.lax.lgamma(x), stax.lax.digamma(x)), X),
     "layer": (stax.grad(loss, (0, 1)), np.ones((1000, 64), np.float32), np.ones(64, np.float32), X),
+    "operands": (
+        lambda x, w: np.tanh((x * 2).astype(np.float16) @ (w - 1).astype(np.float16).T),
+        np.ones((500, 1000), np.float32), np.ones((96, 1000), np.float32),
+    ),
     "attention": (
         stax.grad(lambda q: stax.nn.dot_product_attention(q, q, q, is_causal=True).sum()),
         np.ones((4, 512, 4, 64), np.float32),
@@ -81,7 +85,9 @@ def check(f, args, device):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_compile(name):
     f, *args = PROGRAMS[name]
-    for device in DEVICES if FULL or name in ("softmax", "layer", "angles") else DEVICES[1:2]:
+    for device in (
+        DEVICES if FULL or name in ("softmax", "layer", "angles", "operands") else DEVICES[1:2]
+    ):
         check(f, args, device)
 
 

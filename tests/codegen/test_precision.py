@@ -37,7 +37,7 @@ def test_products_ask_for_the_precision_of_their_program(name):
 def test_the_environment_gives_the_default(monkeypatch):
     options = from_environment({"STAX_MATMUL_PRECISION": "tf32"})
     assert options.matmul_precision == "tf32"
-    monkeypatch.setattr("stax.compile.process_options", lambda: options)
+    monkeypatch.setattr("stax.programs.options.process_options", lambda: options)
     source = stax.jit(lambda x: x @ x.T).lower(X, device="cuda:sm_90").source
     (product,) = source.kernels
     assert product.product.precision == "tf32"

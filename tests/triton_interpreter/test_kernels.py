@@ -80,6 +80,27 @@ KERNELS = {
 }  # fmt: skip
 
 
+OPERANDS = {
+    "converted": (lambda x, w: x.astype(np.float16) @ w.astype(np.float16), 1),
+    "scaled": (lambda x, w: (np.exp(x / 9) + 1) @ w, 1),
+    "both, and the result": (lambda x, w: np.tanh((x * 2 + x[0]) @ (w / 3)), 1),
+    "turned": (lambda x, w: (w.T - 1) @ (x.T * 2), 1),
+    "with itself": (lambda x, w: (x * 2) @ (x * 2).T, 1),
+    "used again": (lambda x, w: (x * 2, (x * 2) @ w), 2),
+    "left stored for many blocks": (lambda x, w: np.exp(x) @ np.tile(w, (1, 9)), 2),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_of_a_product_are_computed_where_they_are_read(name):
+    f, kernels = OPERANDS[name]
+    x, w = X / 3, RNG.standard_normal((100, 45)).astype(np.float32)  # no extent fills its blocks
+    lowered = stax.jit(f).lower(x, w, device="cuda:sm_90")
+    assert len(lowered.source.kernels) == kernels
+    half = "converted" in name
+    check(f, x, w, rtol=2e-2 if half else 2e-5, atol=2e-2 if half else 1e-4)
+
+
 @pytest.mark.parametrize("name", ["float16", "float64", "int8", "bool"])
 def test_the_pieces_of_a_running_merge_are_put_together(name, monkeypatch):
     # Three totals at a time, so that a piece has several steps to look back.

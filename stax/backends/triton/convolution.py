@@ -10,6 +10,7 @@ masks.  A batch index holds the group of features and the piece of the contracti
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +57,7 @@ class Convolution(Contraction):
             return f"batch * {self.strides[0]}"
         return f"batch // {groups} * {self.strides[0]} + batch % {groups} * {self.shape[2]}"
 
-    def loop(self, pointers: tuple[str, str], use: Blocks) -> list[str]:
+    def loop(self, pointers: Mapping[str, str], use: Blocks) -> list[str]:
         p, (_, m, n, k) = self.params, self.shape
         groups, pieces = p["groups"], p["pieces"]
         taken = self.kernel.shape[1]
@@ -67,9 +68,10 @@ class Convolution(Contraction):
             f"rows = (row * {use.m} + tl.arange(0, {use.m}))[:, None]{wide}",
             f"columns = (column * {use.n} + tl.arange(0, {use.n}))[None, :]{wide}",
             f"group = batch % {groups}",
-            f"a = {pointers[0]} + ({self.image.offset} + group * {taken * image[1]}"
+            f"a = {pointers[self.left]} + ({self.image.offset} + group * {taken * image[1]}"
             f" + rows // {math.prod(p['extents'])} * {image[0]})",
-            f"b = {pointers[1]} + ({self.kernel.offset} + (group * {n} + columns) * {kernel[0]})",
+            f"b = {pointers[self.right]} + ({self.kernel.offset}"
+            f" + (group * {n} + columns) * {kernel[0]})",
         ]
         for j, (extent, step) in enumerate(zip(p["extents"], row_major(p["extents"]), strict=True)):
             low = p["padding"][j][0]

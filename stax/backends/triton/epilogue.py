@@ -1,21 +1,23 @@
 """Products whose result is used at once: the reader is computed on the block before it is stored.
 
-Input: the steps of a program.  Output: the same with a product and a pointwise kernel that reads
-it, element by element, joined into one; and the function of such a pair.  The kernel's members are
-printed after the loop of the product with the accumulated block as the value they read.  The
-product itself is stored only if another step reads it too.
+Input: the steps of a program.  Output: the same with a product, a pointwise kernel that reads it
+element by element, and what makes its operands (see `prologue`), joined into one; and the function
+of such a group.  The kernel's members are printed after the loop of the product with the
+accumulated block as the value they read.  The product itself is stored only if another step reads
+it too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stax.backends.triton.emit import NestEmitter
 from stax.backends.triton.handler import Axis
 from stax.backends.triton.kernel import KernelSource
-from stax.backends.triton.scores import Scores, loops_making
+from stax.backends.triton.prologue import Made, maker_of, over_matrix, without
+from stax.backends.triton.scores import Scores
 from stax.backends.triton.templates import (
     LEAST,
     Blocks,
@@ -32,25 +34,19 @@ from stax.loops.layout import contiguous_strides
 from stax.loops.scalar_ops import compute_dtype, is_half
 from stax.loops.symbolic import Expr, as_expr, linearize
 from stax.schedule.fusion import CallStep, Scheduled
-from stax.schedule.kernel import (
-    Kernel,
-    Role,
-    access_of,
-    common_refinement,
-    mapped_indexes,
-    space_symbols,
-)
+from stax.schedule.kernel import Kernel, Role, access_of
 
 MOST_INSTRUCTIONS = 150
 
 
 @dataclass(eq=False)
 class Joined:
-    """A product and the kernel that reads it."""
+    """A product, the kernel that reads it, and what makes its operands."""
 
     call: CallStep
     product: str
-    kernel: Kernel  # its first loops make the rows of the product, the others its columns
+    kernel: Kernel | None  # its first loops make the rows of the product, the others its columns
+    makers: tuple[Made | None, Made | None] = (None, None)
 
 
 Step = Scheduled | Scores
@@ -61,43 +57,64 @@ def is_contraction(buffer: ExternBuffer) -> bool:
     return buffer.extern_kind in ("matmul", "conv_gemm")
 
 
-def joined(order: Sequence[Step], table: BufferTable) -> list[Step | Joined]:
-    """The steps with products joined to the first step that reads them, where that is possible."""
+def joined(
+    order: Sequence[Step], table: BufferTable, outputs: Collection[str]
+) -> list[Step | Joined]:
+    """The steps with products joined to the first step that reads them, and to the steps that
+    make their operands, where that is possible."""
     readers: dict[str, list[int]] = {}
     writers: dict[str, list[int]] = {}
+    products: dict[int, tuple[CallStep, ExternBuffer]] = {}
     for step, item in enumerate(order):
         for name in reads_of(item):
             readers.setdefault(name, []).append(step)
         for name in writes_of(item):
             writers.setdefault(name, []).append(step)
-    taken: dict[int, tuple[int, str, Kernel]] = {}
-    for step, item in enumerate(order):
-        if not isinstance(item, CallStep):
-            continue
-        buffer = table[item.writes[0]]
-        users = readers.get(buffer.name, [])
-        if not isinstance(buffer, ExternBuffer) or not users or not is_contraction(buffer):
-            continue
-        place = users[0]
-        reader = order[place]
-        # What the product reads must still be the same where the kernel runs.
-        kept = all(w <= step for name in item.reads for w in writers.get(name, []))
-        if place in taken or not isinstance(reader, Kernel) or not kept:
-            continue
-        kernel = _over_product(reader, buffer)
-        if kernel is not None:
-            taken[place] = (step, buffer.name, kernel)
-    moved = {step for step, _, _ in taken.values()}
-    found: list[Step | Joined] = []
-    for step, item in enumerate(order):
-        if step in taken:
-            at, name, kernel = taken[step]
-            call = order[at]
-            assert isinstance(call, CallStep)
-            found.append(Joined(call, name, kernel))
-        elif step not in moved:
-            found.append(item)
-    return found
+        if isinstance(item, CallStep):
+            buffer = table[item.writes[0]]
+            if isinstance(buffer, ExternBuffer) and is_contraction(buffer):
+                products[step] = item, buffer
+    over: dict[int, tuple[int, Kernel]] = {}  # by product: where it is read, and by what
+    for step, (item, buffer) in products.items():
+        for place in readers.get(buffer.name, [])[:1]:
+            reader = order[place]
+            # What the product reads must still be the same where the kernel runs.
+            kept = all(w <= step for name in item.reads for w in writers.get(name, []))
+            if kept and isinstance(reader, Kernel) and all(place != p for p, _ in over.values()):
+                kernel = _over_product(reader, buffer)
+                if kernel is not None:
+                    over[step] = place, kernel
+    gone = {place for place, _ in over.values()}
+    found: dict[int, Step | Joined] = dict(enumerate(order))
+    for step, (item, buffer) in products.items():
+        makers: list[Made | None] = [None, None]
+        operands = [operand.buffer for operand in buffer.inputs[:2]]
+        for name in dict.fromkeys(operands):
+            made_at = writers.get(name, [])
+            if len(made_at) != 1 or name in outputs or made_at[0] in gone:
+                continue
+            maker = found.get(made_at[0])
+            if not isinstance(maker, Kernel) or set(readers[name]) != {step}:
+                continue
+            sides = [side for side in (0, 1) if operands[side] == name]
+            made = {side: maker_of(maker, table, buffer, side) for side in sides}
+            taken = [n for m in made.values() if m is not None for n in m.types]
+            if None in made.values() or any(
+                w > made_at[0] for n in taken for w in writers.get(n, [])
+            ):
+                continue
+            for side in sides:
+                makers[side] = made[side]
+            rest = without(maker, name)
+            if rest is None:
+                del found[made_at[0]]
+            else:
+                found[made_at[0]] = rest
+        place, kernel = over.get(step, (step, None))
+        if kernel is not None or makers != [None, None]:
+            del found[step]
+            found[place] = Joined(item, buffer.name, kernel, (makers[0], makers[1]))
+    return [found[step] for step in sorted(found)]
 
 
 def _over_product(kernel: Kernel, product: ExternBuffer) -> Kernel | None:
@@ -112,17 +129,10 @@ def _over_product(kernel: Kernel, product: ExternBuffer) -> Kernel | None:
         return None
     if any(m.role is not Role.FULL for m in kernel.members):
         return None
-    space = common_refinement(kernel.space, (rows, columns))
-    cut = None if space is None else loops_making(space, rows)
-    if space is None or cut is None:
+    found = over_matrix(kernel, rows, columns)
+    if found is None:
         return None
-    made = Kernel(kernel.name, space, cut)
-    for member in kernel.members:
-        own = replace(member)
-        own.indexes = mapped_indexes(own, space, None)
-        made.add(own)
-    symbols = [as_expr(s) for s in space_symbols(space)]
-    own_point = linearize(symbols, contiguous_strides(space))
+    made, own_point = found
     for member in made.members:
         if any(e is not own_point for e in access_of(member, product.name, "load")):
             return None
@@ -137,8 +147,12 @@ def reads_of(item: Step | Joined) -> list[str]:
         return [a.buffer for m in item.members for a in m.body.reads]
     if isinstance(item, CallStep | Scores):
         return list(item.reads)
-    own = [a.buffer for m in item.kernel.members for a in m.body.reads]
-    return [*item.call.reads, *(n for n in own if n != item.product)]
+    made = [m for m in item.makers if m is not None]
+    own = {item.product, *(m.buffer for m in made)}
+    reads = [*item.call.reads, *(n for m in made for n in m.types)]
+    if item.kernel is not None:
+        reads += [a.buffer for m in item.kernel.members for a in m.body.reads]
+    return [n for n in reads if n not in own]
 
 
 def writes_of(item: Step | Joined) -> list[str]:
@@ -147,7 +161,8 @@ def writes_of(item: Step | Joined) -> list[str]:
         return [n for m in item.members for n in m.writes]
     if isinstance(item, CallStep | Scores):
         return list(item.writes)
-    return [item.product, *(n for m in item.kernel.members for n in m.writes)]
+    members = [] if item.kernel is None else item.kernel.members
+    return [item.product, *(n for m in members for n in m.writes)]
 
 
 class ProductEmitter(NestEmitter):
@@ -155,14 +170,15 @@ class ProductEmitter(NestEmitter):
 
     def __init__(
         self,
-        step: Joined,
+        product: str,
+        kernel: Kernel,
         what: Contraction,
         dtypes: Mapping[str, DType],
         escapes: Callable[[str], bool],
         shrink: int = 0,
         use: Blocks | None = None,
     ) -> None:
-        self.step = step
+        self.product = product
         self.what = what
         blocks = use or chosen_blocks(*what.shape, what.dtype)
         self.blocks = Blocks(
@@ -172,15 +188,15 @@ class ProductEmitter(NestEmitter):
             blocks.warps,
             blocks.stages,
         )
-        super().__init__(step.kernel, dtypes, escapes, shrink)
+        super().__init__(kernel, dtypes, escapes, shrink)
 
     def divided(self, kernel: Kernel) -> tuple[tuple[int, ...], int | None, list[tuple[Expr, ...]]]:
         return kernel.space, kernel.split, [m.indexes for m in kernel.members]
 
     def _parameters(self) -> tuple[tuple[str, ...], frozenset[str]]:
         own, written = super()._parameters()
-        seen = dict.fromkeys((self.what.left, self.what.right))
-        product = self.step.product
+        seen = dict.fromkeys(self.what.types)
+        product = self.product
         seen.update(dict.fromkeys(n for n in own if n != product))
         if self.escapes(product):
             seen[product] = None
@@ -189,7 +205,7 @@ class ProductEmitter(NestEmitter):
 
     def choose(self) -> Tiling:
         _, rows, columns, _ = self.what.shape
-        kernel = self.step.kernel
+        kernel = self.kernel
         axes = (Axis("y", rows, self.blocks.m), Axis("x", columns, self.blocks.n))
         cut = kernel.split or 0
         groups = (tuple(range(cut)), tuple(range(cut, len(kernel.space))))
@@ -197,7 +213,7 @@ class ProductEmitter(NestEmitter):
 
     def run(self) -> list[KernelSource]:
         emitter = self.emitter
-        product, dtype = self.step.product, self.dtypes[self.step.product]
+        product, dtype = self.product, self.dtypes[self.product]
         text = "acc"
         if is_half(dtype):
             text = f"acc.to(tl.{dtype.name}).to(tl.float32)"
@@ -212,10 +228,10 @@ class ProductEmitter(NestEmitter):
             self._emit(member)
         lines = emitter.outer.lines
         text = "\n".join(lines)
-        left, right = (f"p{self.parameters.index(n)}" for n in (self.what.left, self.what.right))
+        pointers = {n: f"p{self.parameters.index(n)}" for n in self.what.types}
         head = [
             *product_head(self.what.shape, self.blocks, self.wide),
-            *self.what.loop((left, right), self.blocks),
+            *self.what.loop(pointers, self.blocks),
             *self.axis_lines(0, f"row * {self.blocks.m} + ", text),
             *self.axis_lines(1, f"column * {self.blocks.n} + ", text),
         ]
@@ -225,7 +241,7 @@ class ProductEmitter(NestEmitter):
         return [replace(made, stages=self.blocks.stages)]
 
     def _variants(self) -> list[KernelSource]:
-        own = (self.step, self.what, self.dtypes, self.escapes)
+        own = (self.product, self.kernel, self.what, self.dtypes, self.escapes)
         return [
             ProductEmitter(*own, use=cut).run()[0]
             for cut in cut_choices(*self.what.shape[1:], self.what.dtype)
@@ -233,5 +249,5 @@ class ProductEmitter(NestEmitter):
         ]
 
     def _again_smaller(self, shrink: int) -> KernelSource:
-        own = (self.step, self.what, self.dtypes, self.escapes)
+        own = (self.product, self.kernel, self.what, self.dtypes, self.escapes)
         return ProductEmitter(*own, shrink).run()[0]

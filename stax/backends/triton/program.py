@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from stax.backends.triton.attention import ScoresEmitter
@@ -261,7 +261,7 @@ class _Printer:
         dtypes = {b.name: b.dtype for b in table}
         steps: list[Step | Joined] = list(order)
         if program.options.fuse:
-            steps = joined(without_scores(order, table, lowered.outputs), table)
+            steps = joined(without_scores(order, table, lowered.outputs), table, lowered.outputs)
         uses = _Uses(steps, lowered.outputs)
         lifetimes = uses.lifetimes(table)
         actions: list[Action] = []
@@ -277,7 +277,14 @@ class _Printer:
                 buffer = table[item.product]
                 assert isinstance(buffer, ExternBuffer)
                 what = _contraction(buffer, self.precision)
-                made = ProductEmitter(item, what, dtypes, escapes).run()
+                if isinstance(what, MatrixProduct):
+                    what = replace(what, makers=item.makers)
+                if item.kernel is None:
+                    made = [
+                        contraction(f"product_{item.call.name}", what, buffer.name, buffer.dtype)
+                    ]
+                else:
+                    made = ProductEmitter(item.product, item.kernel, what, dtypes, escapes).run()
             else:
                 made = emit_kernel(item, dtypes, escapes)
             for source in made:

@@ -9,7 +9,9 @@ the option asks for the rounded format of the device's matrix units.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from stax.backends.triton.handler import pointer_type
 from stax.backends.triton.kernel import NARROW, KernelSource, Operand, Product
@@ -90,6 +92,17 @@ def product_head(shape: tuple[int, int, int, int], use: Blocks, wide: bool) -> l
     ]
 
 
+class Maker(Protocol):
+    """What computes an operand where it is read."""
+
+    @property
+    def types(self) -> dict[str, DType]:
+        """The buffers that it reads, and what they hold."""
+
+    def lines(self, pointers: Mapping[str, str], use: Blocks) -> list[str]:
+        """The statements of one step along the contraction, which give `left` or `right`."""
+
+
 @dataclass(frozen=True)
 class Contraction:
     """What a program multiplies: a batch of matrices that are read by addresses of some form.
@@ -110,6 +123,11 @@ class Contraction:
         """The type in which products are added up."""
         return "tl.float64" if self.dtype.itemsize == 8 else "tl.float32"
 
+    @property
+    def types(self) -> dict[str, DType]:
+        """The buffers that are read, and what they hold."""
+        return {self.left: self.dtype, self.right: self.dtype}
+
     def dot(self, left: str, right: str) -> str:
         """The statement that adds the product of two blocks."""
         return (
@@ -121,16 +139,27 @@ class Contraction:
         """Where a batch index starts in the result."""
         return f"batch * {self.strides[0]}"
 
-    def loop(self, pointers: tuple[str, str], use: Blocks) -> list[str]:
-        """The loop over the contraction; `acc` is the block of the product."""
+    def loop(self, pointers: Mapping[str, str], use: Blocks) -> list[str]:
+        """The loop over the contraction; `acc` is the block of the product.
+
+        `pointers` holds the parameter of each buffer that is read.
+        """
         raise TypeError(f"{type(self).__name__} has no loop")
 
 
 @dataclass(frozen=True)
 class MatrixProduct(Contraction):
-    """The product of strided matrices."""
+    """The product of strided matrices, or of such that are computed where they are read."""
 
     operands: tuple[Operand, Operand]
+    makers: tuple[Maker | None, Maker | None] = (None, None)
+
+    @property
+    def types(self) -> dict[str, DType]:
+        found: dict[str, DType] = {}
+        for maker, name in zip(self.makers, (self.left, self.right), strict=True):
+            found.update({name: self.dtype} if maker is None else maker.types)
+        return found
 
     @staticmethod
     def of(
@@ -144,7 +173,7 @@ class MatrixProduct(Contraction):
         names = (operands[0].buffer, operands[1].buffer)
         return MatrixProduct(shape, *names, dtype, precision, (m * n, n, 1), operands)
 
-    def loop(self, pointers: tuple[str, str], use: Blocks) -> list[str]:
+    def loop(self, pointers: Mapping[str, str], use: Blocks) -> list[str]:
         _, m, n, k = self.shape
         left, right = self.operands
         batch = self.shape[0]
@@ -152,27 +181,41 @@ class MatrixProduct(Contraction):
         wide = ".to(tl.int64)" if reach >= NARROW else ""
         in_k = f"inner{{}} < {k} - start"
         ragged = k % use.k != 0
-        mask_a = conjunction(
-            (m % use.m != 0, f"(rows < {m})"), (ragged, f"({in_k.format('[None, :]')})")
+        masks = (
+            conjunction(
+                (m % use.m != 0, f"(rows < {m})"), (ragged, f"({in_k.format('[None, :]')})")
+            ),
+            conjunction(
+                (ragged, f"({in_k.format('[:, None]')})"), (n % use.n != 0, f"(columns < {n})")
+            ),
         )
-        mask_b = conjunction(
-            (ragged, f"({in_k.format('[:, None]')})"), (n % use.n != 0, f"(columns < {n})")
+        places = (
+            f"{left.start('batch')} + rows * {left.strides[1]}"
+            f" + inner[None, :] * {left.strides[2]}",
+            f"{right.start('batch')} + inner[:, None] * {right.strides[1]}"
+            f" + columns * {right.strides[2]}",
         )
+        steps = (use.k * left.strides[2], use.k * right.strides[1])
+        before: list[str] = []
+        reads: list[str] = []
+        after: list[str] = []
+        for side, name in enumerate(("left", "right")):
+            maker, mask = self.makers[side], masks[side]
+            if maker is not None:
+                reads += maker.lines(pointers, use)
+                continue
+            at = "ab"[side]
+            before.append(f"{at} = {pointers[(self.left, self.right)[side]]} + ({places[side]})")
+            reads.append(f"{name} = tl.load({at}{mask}{', other=0' if mask else ''})")
+            after.append(f"{at} += {steps[side]}")
         return [
             f"rows = (row * {use.m} + tl.arange(0, {use.m}))[:, None]{wide}",
             f"columns = (column * {use.n} + tl.arange(0, {use.n}))[None, :]{wide}",
             f"inner = tl.arange(0, {use.k}){wide}",
-            f"a = {pointers[0]} + ({left.start('batch')}"
-            f" + rows * {left.strides[1]} + inner[None, :] * {left.strides[2]})",
-            f"b = {pointers[1]} + ({right.start('batch')}"
-            f" + inner[:, None] * {right.strides[1]} + columns * {right.strides[2]})",
+            *before,
             f"acc = tl.full(({use.m}, {use.n}), 0, {self.total})",
             f"for start in range(0, {k}, {use.k}):",
-            f"    left = tl.load(a{mask_a}{', other=0' if mask_a else ''})",
-            f"    right = tl.load(b{mask_b}{', other=0' if mask_b else ''})",
-            f"    {self.dot('left', 'right')}",
-            f"    a += {use.k * left.strides[2]}",
-            f"    b += {use.k * right.strides[1]}",
+            *("    " + line for line in (*reads, self.dot("left", "right"), *after)),
         ]
 
 
@@ -217,17 +260,23 @@ def contraction(
         )
         return contraction(name, what, result, out, product, smaller)
 
+    types = what.types
+    # A library is given both operands, even where they are the same matrix.
+    names = tuple(types) if product is None else (what.left, what.right)
+    written = f"p{len(names)}"
     lines = [
         *product_head(what.shape, use, wide),
-        *what.loop(("p0", "p1"), use),
-        f"c = p2 + ({what.place()} + rows{far} * {what.strides[1]} + columns * {what.strides[2]})",
+        *what.loop({n: f"p{position}" for position, n in enumerate(names)}, use),
+        f"c = {written} + ({what.place()}"
+        f" + rows{far} * {what.strides[1]} + columns * {what.strides[2]})",
         f"tl.store(c, acc.to(tl.{out.name}){mask})",
     ]
     return KernelSource(
         name,
-        (what.left, what.right, result),
+        (*names, result),
         frozenset((result,)),
-        {"p0": pointer_type(own), "p1": pointer_type(own), "p2": pointer_type(out)},
+        {f"p{position}": pointer_type(types[n]) for position, n in enumerate(names)}
+        | {written: pointer_type(out)},
         "\n".join("    " + line for line in lines),
         b * -(-m // use.m) * -(-n // use.n),
         use.warps,
