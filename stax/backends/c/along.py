@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from stax.backends.c.division import divided_loop
 from stax.backends.c.fission import blocked_loops
-from stax.backends.c.folds import LANES, halved
+from stax.backends.c.folds import LANES, fold_call
 from stax.backends.c.handler import Emitter, literal
 from stax.backends.c.lanes import (
     CHUNK,
@@ -102,8 +102,7 @@ def position_of_extreme(
         *("    " + s for s in compared(f"{LANES}")),
         "}",
         *compared("upto - t"),
-        *halved(nearest(f"{where}[k]", f"{where}[k + @]")),
-        f"{place} = {where}[0];",
+        f"{place} = {fold_call('min', 'i32', where)};",
     ]
     if best.nan:
         nan = literal(float("nan"), best.dtypes[0])

@@ -19,6 +19,8 @@ _TYPES = {"f32": "float", "f64": "double", "b8": "uint8_t"}
 _TYPES |= {f"i{n}": f"int{n}_t" for n in (8, 16, 32, 64)}
 _TYPES |= {f"u{n}": f"uint{n}_t" for n in (8, 16, 32, 64)}
 _BITWISE = {"any", "all", "xor"}
+# C has these operators on vectors: compilers need no loop for the first halves.
+_OPERATORS = {"sum": "+", "prod": "*", "any": "|", "all": "&", "xor": "^"}
 
 # Compilers remark on parameters that are aligned to more than the stack is.
 _LINE = """\
@@ -28,9 +30,9 @@ typedef {ct} stax_vector_{t} __attribute__((vector_size({bytes}), aligned(16), m
 _FOLD = """\
 //: fold_{name}_{t} 0
 static __attribute__((noinline)) {result} stax_fold_{name}_{t}({parameters}) {{
-    {ct} lane[{n}] __attribute__((aligned({bytes})));
+{merged}    {ct} lane[{n}] __attribute__((aligned({bytes})));
 {stores}
-{lines}
+{tail}
 }}
 """
 _WIDENED = f"""\
@@ -40,10 +42,10 @@ _WIDENED = f"""\
 """
 
 
-def halved(merge: str) -> list[str]:
+def halved(merge: str, lanes: int = LANES) -> list[str]:
     """Loops that apply `merge`, of lanes `k` and `k + @`, until everything is in the first."""
     out: list[str] = []
-    half = LANES // 2
+    half = lanes // 2
     while half:
         out.append("#pragma omp simd" if half > 8 else f"#pragma GCC unroll {half}")
         out.append(f"for (int64_t k = 0; k < {half}; k++) {{ {merge.replace('@', str(half))} }}")
@@ -60,15 +62,20 @@ def fold_call(name: str, tag: str, lanes: str) -> str:
 
 def rows() -> str:
     """Return the rows of all folds, for every type."""
-    wide = _WIDENED + _indented("wide[k] += wide[k + @];") + "\n    return wide[0];"
-    parts = [_fold("wide", "f32", "double", wide)]
+    wide = _WIDENED + _indented("wide[k] += wide[k + @];", LANES) + "\n    return wide[0];"
+    parts = [_fold("wide", "f32", "double", _lines("f32"), [], wide)]
     for tag, ct in _TYPES.items():
         parts.append(_LINE.format(t=tag, ct=ct, bytes=BYTES))
         for name, simple in SIMPLE.items():
             if name in _BITWISE and tag[0] == "f":
                 continue
-            merge = _indented(simple.update.format(a="lane[k]", v="lane[k + @]"))
-            parts.append(_fold(name, tag, ct, f"{merge}\n    return lane[0];"))
+            left, merged = _lines(tag), []
+            while name in _OPERATORS and left > 1:
+                left //= 2
+                merged += [f"    l{k} = l{k} {_OPERATORS[name]} l{k + left};" for k in range(left)]
+            update = simple.update.format(a="lane[k]", v="lane[k + @]")
+            tail = _indented(update, LANES * left // _lines(tag)) + "\n    return lane[0];"
+            parts.append(_fold(name, tag, ct, left, merged, tail))
     return "".join(parts)
 
 
@@ -77,22 +84,23 @@ def _lines(tag: str) -> int:
     return LANES * int(tag[1:]) // 8 // BYTES
 
 
-def _fold(name: str, tag: str, result: str, lines: str) -> str:
-    line, numbers = f"stax_vector_{tag}", range(_lines(tag))
-    parameters = ", ".join(f"{line} l{k}" for k in numbers)
-    stores = "\n".join(f"    (({line} *)lane)[{k}] = l{k};" for k in numbers)
+def _fold(name: str, tag: str, result: str, kept: int, merged: list[str], tail: str) -> str:
+    """A fold: `merged` leaves `kept` vectors, of whose lanes `tail` makes one."""
+    line, lines = f"stax_vector_{tag}", _lines(tag)
+    stores = [f"    (({line} *)lane)[{k}] = l{k};" for k in range(kept)]
     return _FOLD.format(
         name=name,
         t=tag,
         ct=_TYPES[tag],
         result=result,
-        n=LANES,
+        n=LANES * kept // lines,
         bytes=BYTES,
-        parameters=parameters,
-        stores=stores,
-        lines=lines,
+        parameters=", ".join(f"{line} l{k}" for k in range(lines)),
+        merged="".join(s + "\n" for s in merged),
+        stores="\n".join(stores),
+        tail=tail,
     )
 
 
-def _indented(merge: str) -> str:
-    return "\n".join("    " + s for s in halved(merge))
+def _indented(merge: str, lanes: int) -> str:
+    return "\n".join("    " + s for s in halved(merge, lanes))

@@ -214,8 +214,7 @@ def _fold(a: Accumulator, out: list[str], length: int) -> None:
         chunk, best = lane(a.chunk), lane(a.place)
         kept = f"{chunk}[k] = {best}[k] == {a.names[0]} ? {chunk}[k] : {NOWHERE};"
         out += ["#pragma omp simd", f"for (int64_t k = 0; k < {LANES}; k++) {{ {kept} }}"]
-        out += halved(nearest(f"{chunk}[k]", f"{chunk}[k + @]"))
-        out.append(f"int64_t {a.chunk} = {chunk}[0];")
+        out.append(f"int64_t {a.chunk} = {fold_call('min', 'i32', chunk)};")
 
 
 def nearest(place: str, other: str) -> str:
