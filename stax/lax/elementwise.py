@@ -81,6 +81,7 @@ __all__ = [
     "neg",
     "nextafter",
     "polygamma",
+    "mulhi",
     "population_count",
     "pow",
     "real",
@@ -217,6 +218,37 @@ def clz(x: Any) -> Any:
         step *= 2
     ones = el.population_count(spread)
     return casts.convert(el.sub(literal(bits, ones), ones), dtype)
+
+
+def mulhi(x: Any, y: Any, /) -> Any:
+    """The upper half of the product of two integers of one dtype, whose lower half is `x * y`.
+
+    Raises:
+      DtypeError: they are no integers, or of two dtypes.
+
+    >>> int(mulhi(np.uint8(200), np.uint8(3)))
+    2
+    """
+    a, b = coerce(array_like(x, "mulhi"), array_like(y, "mulhi"))
+    dtype = aval_of(a).dtype
+    operands = [str(aval_of(v)) for v in (x, y)]
+    if not is_integer(dtype) or len({aval_of(v).dtype for v in (x, y)}) > 1:
+        raise DtypeError("takes integers of one dtype", op="mulhi", operands=operands)
+    bits = dtype.itemsize * 8
+    if bits < 64:
+        wide = np.dtype(f"{dtype.kind}8")
+        product = el.mul(casts.convert(a, wide), casts.convert(b, wide))
+        return casts.convert(el.shift_right(product, wide.type(bits)), dtype)
+    # Four products of halves; the upper ones carry the sign.
+    half, low = dtype.type(32), dtype.type(0xFFFFFFFF)
+    (a1, a0), (b1, b0) = ((el.shift_right(v, half), el.bitwise_and(v, low)) for v in (a, b))
+    unsigned = np.dtype(np.uint64)
+    lowest = el.mul(casts.convert(a0, unsigned), casts.convert(b0, unsigned))
+    carry = casts.convert(el.shift_right(lowest, np.uint64(32)), dtype)
+    middle = el.add(el.mul(a1, b0), carry)
+    other = el.add(el.mul(a0, b1), el.bitwise_and(middle, low))
+    upper = el.add(el.mul(a1, b1), el.shift_right(middle, half))
+    return el.add(upper, el.shift_right(other, half))
 
 
 def polygamma(m: int, x: Any) -> Any:

@@ -29,6 +29,7 @@ __all__ = [
     "broadcast",
     "broadcast_in_dim",
     "broadcast_shapes",
+    "broadcast_to_rank",
     "broadcasted_iota",
     "collapse",
     "concatenate",
@@ -87,6 +88,12 @@ def broadcast_in_dim(
             where=user_source() or None,
         )
     return vw.broadcast(x, shape_tuple(shape), dims)
+
+
+def broadcast_to_rank(x: Array, rank: int) -> Array:
+    """`x` with leading axes of extent 1, `rank` axes in all."""
+    shape = aval_of(as_operand(x, "broadcast_to_rank")).shape
+    return vw.reshape(as_operand(x, "broadcast_to_rank"), (1,) * (rank - len(shape)) + shape)
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:

@@ -10,8 +10,9 @@ from typing import Any
 from stax.lax.elementwise import floating
 from stax.primitives import special_bessel as bessel
 from stax.primitives import special_gamma as gammas
-from stax.primitives.elementwise import mul
-from stax.primitives.transcendental import log
+from stax.primitives.elementwise import mul, neg, sub
+from stax.primitives.special import lgamma
+from stax.primitives.transcendental import exp, log
 
 bessel_i0e = floating(bessel.i0e, "bessel_i0e", "exp(-abs(x)) I0(x).")
 bessel_i1e = floating(bessel.i1e, "bessel_i1e", "exp(-abs(x)) I1(x).")
@@ -28,6 +29,15 @@ def _gamma_sample_slope(a: Any, x: Any) -> Any:
     return mul(x, gammas.gamma_slope(a, log(x)))
 
 
+def _slope_in_shape(a: Any, x: Any) -> Any:
+    # The density times the change of the number whose probability is kept.
+    density = exp(sub(sub(mul(a, log(x)), x), lgamma(a)))
+    return neg(mul(density, gammas.gamma_slope(a, log(x))))
+
+
+igamma_grad_a = floating(
+    _slope_in_shape, "igamma_grad_a", "The derivative of `igamma` in its first argument: (a, x)."
+)
 random_gamma_grad = floating(
     _gamma_sample_slope,
     "random_gamma_grad",
@@ -39,6 +49,7 @@ __all__ = [
     "bessel_i1e",
     "betainc",
     "igamma",
+    "igamma_grad_a",
     "igammac",
     "random_gamma_grad",
     "regularized_incomplete_beta",

@@ -149,6 +149,31 @@ def schur(a: Any, complex_form: bool = False) -> tuple[Any, Any]:
     return bind(schur_p, a, complex_form=complex_form)
 
 
+def _hessenberg_aval(a: Aval) -> tuple[Aval, Aval]:
+    check_stack("hessenberg", (a,), square=1)
+    return a.strong(), a.strong()
+
+
+def _hessenberg_impl(a: Any) -> tuple[Any, Any]:
+    form = scipy_linalg("hessenberg").hessenberg
+    pair: tuple[Any, Any] = per_matrix(lambda x: tuple(form(x, calc_q=True)), a)
+    return pair
+
+
+hessenberg_p = matrix_row(
+    "hessenberg",
+    abstract_eval=_hessenberg_aval,
+    impl=_hessenberg_impl,
+    jvp=NOT_DIFFERENTIABLE,
+    multi=True,
+)
+
+
+def hessenberg(a: Any) -> tuple[Any, Any]:
+    """The Hessenberg form H and its vectors Q, a = Q H Q^H; it has no derivative here."""
+    return bind(hessenberg_p, a)
+
+
 # ------------------------------------------------------------------------------------ banded
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.core.source import user_source
+from stax.core.trace import Tracer
 from stax.errors import ShapeError, StaxError
 from stax.lax.linalg import triangular_solve
 from stax.numpy.creation import zeros
@@ -32,12 +33,14 @@ from stax.primitives import linalg_functions as functions
 from stax.primitives import linalg_solve as systems
 from stax.primitives import linalg_spectral as spectral
 from stax.primitives.casts import convert
+from stax.primitives.families import literal
 from stax.primitives.indexing import gather
 from stax.primitives.linalg_algebra import (
     as_columns,
     as_rows,
     conj,
     diagonal_matrix,
+    diagonal_of,
     eye_like,
     hermitian_part,
     matmul,
@@ -48,6 +51,7 @@ from stax.primitives.linalg_algebra import (
     triu,
 )
 from stax.primitives.linalg_library import scipy_linalg
+from stax.primitives.reductions import reduce_max
 from stax.primitives.shapes import iota, pad, scalar_zero, slice_axis
 from stax.primitives.sorting import taken_along
 from stax.primitives.views import broadcast, reduce_sum, reshape, rev
@@ -296,6 +300,53 @@ def sqrtm(A: Array, **_: Any) -> Array:
     return functions.sqrtm(*matrices("sqrtm", A))
 
 
+def funm(A: Array, func: Callable[[Array], Array], disp: bool = True) -> Any:
+    """The function of a matrix that `func` is at eigenvalues, by Parlett's recurrence.
+
+    It is complex where it is traced; without `disp` an estimate of the error comes with it.  Equal
+    eigenvalues leave digits: prefer `expm`, `sqrtm` and their kin.
+
+    >>> funm(np.diag([1.0, 4.0]), np.sqrt)
+    array([[1., 0.],
+           [0., 2.]])
+    """
+    (x,) = matrices("funm", A)
+    if not isinstance(x, Tracer):
+        return scipy_linalg("funm").funm(x, func, disp)
+    if len(x.shape) != 2:
+        raise ShapeError("one matrix at a time", op="funm", hint="map over a stack with stax.vmap")
+    t, z = functions.schur(x, complex_form=True)
+    n = x.shape[0]
+    values = as_operand(func(diagonal_of(t)), "funm")
+    f = [[values[i] if i == j else literal(0, t) for j in range(n)] for i in range(n)]
+    gap = el.abs_(t[0, 0])
+    for p in range(1, n):
+        for i in range(n - p):
+            j = i + p
+            s = el.mul(t[i, j], el.sub(f[j][j], f[i][i]))
+            for k in range(i + 1, j):
+                s = el.add(s, el.sub(el.mul(t[i, k], f[k][j]), el.mul(f[i][k], t[k, j])))
+            step = el.sub(t[j, j], t[i, i])
+            same = el.eq(step, literal(0, step))
+            f[i][j] = el.div(s, el.select(same, literal(1, step), step))
+            gap = el.minimum(gap, el.abs_(step))
+    whole = concatenate([reshape(v, (1,)) for row in f for v in row], 0)
+    whole = reshape(whole, (n, n))
+    found = matmul(z, whole, mh(z))
+    if disp:
+        return found
+    columns_above = reduce_sum(el.abs_(triu(t, 1)), (0,))
+    tolerance = literal(float(np.finfo(x.dtype).eps), gap)
+    near = el.div(el.mul(tolerance, reduce_max(columns_above, (0,))), gap)
+    return found, el.minimum(literal(1, gap), el.maximum(tolerance, near))
+
+
+def hessenberg(a: Array, calc_q: bool = False, **_: Any) -> Any:
+    """The Hessenberg form H of a = Q H Q^H, and Q when `calc_q`; without a derivative."""
+    h, q = functions.hessenberg(*matrices("hessenberg", a))
+    return (h, q) if calc_q else h
+
+
 def solve_sylvester(a: Array, b: Array, q: Array, **_: Any) -> Array:
     """X of a X + X b = q."""
     x, y, z = common_stack("solve_sylvester", matrices("solve_sylvester", a, b, q))
@@ -358,6 +409,43 @@ def circulant(c: Array) -> Array:
     line = reshape(as_operand(c, "circulant"), (aval_of(c).size,))
     n = line.shape[0]
     return _laid_out(line, (np.arange(n)[:, None] - np.arange(n)[None, :]) % max(n, 1))
+
+
+def convolution_matrix(a: Array, n: int, mode: str = "full") -> Array:
+    """The matrix that convolves `a` with a vector of `n` elements; modes as in `numpy.convolve`."""
+    line = as_operand(a, "convolution_matrix")
+    if len(aval_of(line).shape) != 1 or not aval_of(line).size or n < 1:
+        raise ShapeError("a is a vector that is not empty, n at least 1", op="convolution_matrix")
+    m = line.shape[0]
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"mode must be 'full', 'same' or 'valid', got {mode!r}")
+    zero = scalar_zero(aval_of(line).dtype)
+    padded = pad(line, zero, (n - 1,), (n - 1,))
+    whole = _laid_out(padded, np.arange(m + n - 1)[:, None] - np.arange(n)[None, :] + n - 1)
+    low, high = min(n, m), max(n, m)
+    first = {"full": 0, "same": (low - 1) // 2, "valid": low - 1}[mode]
+    count = {"full": m + n - 1, "same": high, "valid": high - low + 1}[mode]
+    return slice_axis(whole, 0, first, first + count)
+
+
+def fiedler(a: Array) -> Array:
+    """The matrix of distances abs(a[i] - a[j])."""
+    x = as_operand(a, "fiedler")
+    if len(aval_of(x).shape) == 0:
+        x = reshape(x, (1,))
+    if not aval_of(x).size:
+        return zeros((0,), aval_of(x).dtype)  # as SciPy's
+    return el.abs_(el.sub(as_columns(x), as_rows(x)))
+
+
+def leslie(f: Array, s: Array) -> Array:
+    """Leslie's matrix: `f` in the first row, `s` below the diagonal."""
+    top, below = coerce(as_operand(f, "leslie"), as_operand(s, "leslie"))
+    n = top.shape[0]
+    if below.shape[0] != n - 1:
+        raise ShapeError("s must have one element less than f", op="leslie")
+    zero = scalar_zero(aval_of(below).dtype)
+    return concatenate([as_rows(top), pad(diagonal_matrix(below), zero, (0, 0), (0, 1))], 0)
 
 
 def companion(a: Array) -> Array:

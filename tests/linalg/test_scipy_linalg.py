@@ -231,3 +231,37 @@ def test_exponentials_are_compiled(dtype: Any) -> None:
         np.testing.assert_allclose(slopes(x, e), want, rtol=tol, atol=tol * np.abs(want).max())
     assert np.isnan(exponentials(np.full((2, 2), np.nan, dtype))).all()
     assert exponentials(np.zeros((2, 0, 0), dtype)).shape == (2, 0, 0)
+
+
+def test_functions_of_matrices_when_traced() -> None:
+    for function, want in ((np.exp, sl.expm(A)), (np.cos, sl.cosm(A))):
+        found, error = stax.jit(lambda a, f=function: la.funm(a, f, disp=False))(A)
+        np.testing.assert_allclose(found, want, atol=1e-9 * np.abs(want).max())
+        np.testing.assert_allclose(error, sl.funm(A, function, disp=False)[1], rtol=1e-6)
+    np.testing.assert_allclose(la.funm(A, np.exp), sl.expm(A))
+    h, q = stax.jit(lambda a: la.hessenberg(a, calc_q=True))(A)
+    np.testing.assert_allclose(q @ h @ q.T, A, atol=1e-12)
+    for mode in ("full", "same", "valid"):
+        for n in (2, 3, 6):
+            matrix = stax.jit(lambda v, n=n, mode=mode: la.convolution_matrix(v, n, mode))(V)
+            np.testing.assert_array_equal(matrix, sl.convolution_matrix(V, n, mode))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_the_second_derivative_of_det_at_every_rank(n: int) -> None:
+    def exact(a: Any) -> Any:
+        out = np.zeros((n,) * 4)
+        for i, j, k, m in np.ndindex(*out.shape):
+            if i != k and j != m:
+                rest = np.delete(np.delete(a, [i, k], 0), [j, m], 1)
+                sign = (-1) ** (i + j + k + m) * (1 if (i < k) == (j < m) else -1)
+                out[i, j, k, m] = sign * np.linalg.det(rest)
+        return out
+
+    rng = np.random.default_rng(n)
+    second = stax.jit(stax.hessian(np.linalg.det))
+    for rank in range(n + 1):
+        product = rng.normal(size=(n, rank)) @ rng.normal(size=(rank, n))
+        for a in (product, np.diag([1.0 + k if k < rank else 0.0 for k in range(n)])):
+            want = exact(a)
+            np.testing.assert_allclose(second(a), want, atol=1e-13 * max(1, np.abs(want).max()))

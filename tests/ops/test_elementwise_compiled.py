@@ -141,3 +141,15 @@ def test_common_divisors_of_all_integers(dtype: str) -> None:
             found = stax.jit(f, strict=True)(a, b)
             assert found.dtype == kind
             np.testing.assert_array_equal(found, f(a, b))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+def test_upper_halves_of_products(dtype: str) -> None:
+    info, rng = np.iinfo(dtype), np.random.default_rng(0)
+    some = rng.integers(info.min, info.max, 30, dtype=dtype, endpoint=True)
+    a, b = np.meshgrid(*[np.concatenate([np.array([info.min, info.max, 0, 1], dtype), some])] * 2)
+    want = [int(x) * int(y) >> info.bits for x, y in zip(a.flat, b.flat, strict=True)]
+    found = stax.jit(stax.lax.mulhi, strict=True)(a, b)
+    np.testing.assert_array_equal(found, np.array(want, object).astype(dtype).reshape(a.shape))
+    with pytest.raises(DtypeError, match="integers of one dtype"):
+        stax.lax.mulhi(np.ones(2), np.ones(2))

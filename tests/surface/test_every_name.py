@@ -31,7 +31,7 @@ ORACLES = {
 SKIPPED = {"lax.empty", "numpy.empty", "numpy.empty_like"}
 # Their shapes and types are chosen by values: real where NumPy finds nothing complex.
 BY_VALUES = {"numpy.linalg.eig", "numpy.linalg.eigvals", "numpy.roots", "numpy.fft.fftn",
-             "numpy.fft.ifftn", "numpy.polydiv"}  # fmt: skip
+             "numpy.fft.ifftn", "numpy.polydiv", "scipy.linalg.funm"}  # fmt: skip
 BY_SIGN = {"scipy.linalg.eigh"}  # of eigenvectors: SciPy calls another routine
 # Taken where NumPy or SciPy refuses: polynomials that are numbers, shifts of a scalar, sums of
 # weights that are 0, convolutions of nothing; and the reverse: matrices of no axes and spectra of
