@@ -140,7 +140,7 @@ class JittedArray(np.ndarray):
 
 def any_mask(index: Any) -> Any:
     """Whether an index selects by truth values."""
-    return np.bool_ in [a.dtype.type for a in arrays_of(index)] or type(index).__name__ == "bool"
+    return np.bool_ in [a.dtype.type for a in arrays_of(index)] or index is True or index is False
 
 
 def operator_of(name: str) -> Callable[..., Any]:
