@@ -27,6 +27,7 @@ store      value [mask]   buffer, ix, mode
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -87,7 +88,7 @@ class Body:
         """The extents of ``reduction_loops``."""
         return tuple(extent(s) for s in self.reduction_loops)
 
-    @property
+    @functools.cached_property
     def reads(self) -> tuple[Access, ...]:
         """The distinct reads, in order."""
         return tuple(
@@ -96,7 +97,7 @@ class Body:
             )
         )
 
-    @property
+    @functools.cached_property
     def writes(self) -> tuple[Access, ...]:
         """The distinct writes, in order."""
         return tuple(
@@ -107,7 +108,7 @@ class Body:
             )
         )
 
-    @property
+    @functools.cached_property
     def accesses(self) -> tuple[Access, ...]:
         """Reads, then writes."""
         return self.reads + self.writes
@@ -122,7 +123,7 @@ class Body:
         """The cost of one point of the loops, from the table of scalar operations."""
         return sum(SCALAR_OPS[name].flops for name in self.scalar_ops)
 
-    @property
+    @functools.cached_property
     def split_point(self) -> int:
         """The number of instructions that run inside the reduction loops."""
         for position, instr in enumerate(self.instrs):

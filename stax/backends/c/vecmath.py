@@ -168,9 +168,9 @@ def with_calls(text: str, loops: bool = False) -> str:
     """
     table = function_table()
     counts = Counter(_NAME.findall(text))
-    for name in names_in(text):
-        flops = table[name].flops
-        often = table[name].vectorises and flops * counts[name] > INLINED_FLOPS
+    for name, count in counts.items():
+        flops = table[name].flops if name in table else 0
+        often = flops and table[name].vectorises and flops * count > INLINED_FLOPS
         if flops >= CALL_FLOPS and (often or not loops):
             text = re.sub(rf"\bstax_{name}\(", f"call_{name}(", text)
     return text
