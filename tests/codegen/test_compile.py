@@ -111,6 +111,17 @@ def test_products_of_every_type_and_size_compile(dtype):
         assert image.vectors[0] > 0  # 128-bit accesses
 
 
+def test_products_whose_programs_stay_compile():
+    lowered = stax.jit(lambda x: x @ x).lower(
+        stax.ShapeDtypeStruct((4096, 4096), np.dtype(np.float16)), device="cuda:sm_90"
+    )
+    (source,) = lowered.source.kernels
+    stays = source.variants()[-1]
+    assert (source.grid, stays.grid) == (512, 132)
+    image = image_of("product", stays, "cuda:sm_90")
+    assert (image.spilled, image.shared <= shared_limit("cuda:sm_90")) == (0, True)
+
+
 def test_pointwise_kernels_read_and_write_128_bits():
     lowered = stax.jit(lambda x, y: x * y + 1).lower(X, X, device="cuda:sm_90")
     program = TritonProgram(lowered.source, "cuda:sm_90", {})

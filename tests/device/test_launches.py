@@ -182,9 +182,20 @@ def test_a_program_for_another_architecture(cuda):
     assert (costs["kernels"], costs["bytes"], costs["calls"]) == (1, 2 * X.nbytes, 0)
 
 
-def test_the_fastest_blocks_are_measured_once_and_remembered(cuda, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("size", "kernels", "grid"), [(1024, 3, 64), (4096, 4, 132)])
+def test_the_fastest_blocks_are_measured_once_and_remembered(
+    cuda, tmp_path, monkeypatch, size, kernels, grid
+):
+    """The last choice is made the fastest: blocks of 128 by 128, or programs that stay."""
     monkeypatch.setenv("STAX_CACHE_DIR", str(tmp_path / "cache"))
-    a = put(np.zeros((1024, 1024), np.float16))
+    grids = []
+
+    @fake.CALLBACK
+    def on_launch(name, grid, count, values):
+        grids.append(grid)
+
+    cuda.fake_on_launch(on_launch)
+    a = np.zeros((size, size), np.float16)
     for round_ in range(2):
         machine = device.CudaDevice(driver.driver(), 0)
         device.install(machine)
@@ -193,13 +204,14 @@ def test_the_fastest_blocks_are_measured_once_and_remembered(cuda, tmp_path, mon
 
         def slow_unless_last(work, kept=kept, measured=measured):
             measured.append(kept(work))
-            return 1.0 if len(measured) <= 6 else 0.5
+            return 1.0 if len(measured) <= 3 * (kernels - 1) else 0.5
 
         machine.seconds = slow_unless_last
-        x = put(a.to_numpy())
+        x = put(a)
         f = stax.jit(lambda x: np.tanh(x @ x), backend="triton")
         f(x)
-        assert len(measured) == (9 if round_ == 0 else 0)  # three kernels, three rounds
+        assert len(measured) == (3 * kernels if round_ == 0 else 0)  # three rounds
+        assert grids[-1] == grid
     assert cuda.fake_fault() == b""
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import stax
-from stax.backends.triton import serial
+from stax.backends.triton import epilogue, serial, templates
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((37, 100)).astype(np.float32)
@@ -99,6 +101,24 @@ def test_operands_of_a_product_are_computed_where_they_are_read(name):
     assert len(lowered.source.kernels) == kernels
     half = "converted" in name
     check(f, x, w, rtol=2e-2 if half else 2e-5, atol=2e-2 if half else 1e-4)
+
+
+def test_programs_that_stay_make_all_blocks(monkeypatch):
+    def staying(*given):
+        return dataclasses.replace(chosen(*given), persistent=True)
+
+    chosen = templates.chosen_blocks
+    monkeypatch.setattr(templates, "MULTIPROCESSORS", 3)
+    for module in (templates, epilogue):
+        monkeypatch.setattr(module, "chosen_blocks", staying)
+    batches = RNG.random((3, 50, 24)).astype(np.float32)
+
+    def f(x, y):
+        return x @ x.T, np.tanh(x.T @ x), y @ y.transpose(0, 2, 1)
+
+    lowered = stax.jit(f).lower(X, batches, device="cuda:sm_90")
+    assert [k.grid for k in lowered.source.kernels] == [3, 3, 3]
+    check(f, X, batches, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["float16", "float64", "int8", "bool"])

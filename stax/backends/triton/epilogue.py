@@ -19,12 +19,11 @@ from stax.backends.triton.kernel import KernelSource
 from stax.backends.triton.prologue import Made, maker_of, over_matrix, without
 from stax.backends.triton.scores import Scores
 from stax.backends.triton.templates import (
-    LEAST,
     Blocks,
     Contraction,
     chosen_blocks,
     cut_choices,
-    product_head,
+    product_lines,
     worth_tuning,
 )
 from stax.backends.triton.tiling import Tiling
@@ -181,13 +180,7 @@ class ProductEmitter(NestEmitter):
         self.product = product
         self.what = what
         blocks = use or chosen_blocks(*what.shape, what.dtype)
-        self.blocks = Blocks(
-            max(blocks.m >> shrink, LEAST),
-            max(blocks.n >> shrink, LEAST),
-            max(blocks.k >> max(shrink - 1, 0), LEAST),
-            blocks.warps,
-            blocks.stages,
-        )
+        self.blocks = blocks.smaller(shrink)
         super().__init__(kernel, dtypes, escapes, shrink)
 
     def divided(self, kernel: Kernel) -> tuple[tuple[int, ...], int | None, list[tuple[Expr, ...]]]:
@@ -229,22 +222,24 @@ class ProductEmitter(NestEmitter):
         lines = emitter.outer.lines
         text = "\n".join(lines)
         pointers = {n: f"p{self.parameters.index(n)}" for n in self.what.types}
-        head = [
-            *product_head(self.what.shape, self.blocks, self.wide),
+        body = [
             *self.what.loop(pointers, self.blocks),
             *self.axis_lines(0, f"row * {self.blocks.m} + ", text),
             *self.axis_lines(1, f"column * {self.blocks.n} + ", text),
+            *lines,
         ]
         name = f"{self.kernel.name}_product"
         variants = self._variants if worth_tuning(self.what.shape) else None
-        made = self.source(name, head, lines, again=self._again_smaller, variants=variants)
-        return [replace(made, stages=self.blocks.stages)]
+        whole = product_lines(self.what.shape, self.blocks, self.wide, body)
+        made = self.source(name, [], whole, again=self._again_smaller, variants=variants)
+        grid = self.blocks.grid(self.what.shape)
+        return [replace(made, stages=self.blocks.stages, grid=grid)]
 
     def _variants(self) -> list[KernelSource]:
         own = (self.product, self.kernel, self.what, self.dtypes, self.escapes)
         return [
             ProductEmitter(*own, use=cut).run()[0]
-            for cut in cut_choices(*self.what.shape[1:], self.what.dtype)
+            for cut in cut_choices(self.what.shape, self.what.dtype)
             if cut != self.blocks
         ]
 

@@ -3,14 +3,15 @@
 Input: shapes, strides and types of a batched product.  Output: its kernel.  Programs are numbered
 so that a group of neighbouring rows of blocks shares its columns in the cache; the products of a
 block are accumulated in float32 (float64 for doubles), and float32 is multiplied exactly unless
-the option asks for the rounded format of the device's matrix units.
+the option asks for the rounded format of the device's matrix units.  A program makes one block, or,
+as a choice for large products, a program for each multiprocessor makes one after the other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from stax.backends.triton.handler import pointer_type
@@ -19,17 +20,41 @@ from stax.backends.triton.tiling import power
 from stax.dtypes import DType
 
 GROUP = 8
+LEAST = 16
+MULTIPROCESSORS = 132
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Extents of a block of the result and of the piece of the contraction, warps and stages."""
+    """Extents of a block of the result and of the piece of the contraction, warps and stages.
+
+    `persistent` programs stay until all blocks are made.
+    """
 
     m: int
     n: int
     k: int
     warps: int
     stages: int
+    persistent: bool = False
+
+    def tiles(self, shape: tuple[int, int, int, int]) -> int:
+        """The number of blocks of a product's result."""
+        b, m, n, _ = shape
+        return b * -(-m // self.m) * -(-n // self.n)
+
+    def smaller(self, shrink: int) -> Blocks:
+        """The blocks halved that many times, of the contraction once less."""
+        return replace(
+            self,
+            m=max(self.m >> shrink, LEAST),
+            n=max(self.n >> shrink, LEAST),
+            k=max(self.k >> max(shrink - 1, 0), LEAST),
+        )
+
+    def grid(self, shape: tuple[int, int, int, int]) -> int:
+        """The number of programs."""
+        return min(self.tiles(shape), MULTIPROCESSORS) if self.persistent else self.tiles(shape)
 
 
 # The first row that fits the type; larger blocks pay only where there are enough of them.
@@ -38,9 +63,7 @@ TABLE: dict[str, tuple[Blocks, ...]] = {
     "float32": (Blocks(128, 64, 32, 8, 2), Blocks(64, 64, 32, 4, 3), Blocks(32, 32, 32, 4, 3)),
     "float64": (Blocks(64, 64, 16, 8, 2), Blocks(32, 32, 16, 4, 2)),
 }
-LEAST = 16
 TUNED_FLOPS = 2**30
-MULTIPROCESSORS = 132
 
 
 def choices(dtype: DType) -> tuple[Blocks, ...]:
@@ -66,9 +89,13 @@ def _cut(row: Blocks, m: int, n: int, k: int) -> Blocks:
     return Blocks(least(row.m, m), least(row.n, n), least(row.k, k), row.warps, row.stages)
 
 
-def cut_choices(m: int, n: int, k: int, dtype: DType) -> list[Blocks]:
-    """All rows of the table, cut to the problem, without repetition."""
-    return list(dict.fromkeys(_cut(row, m, n, k) for row in choices(dtype)))
+def cut_choices(shape: tuple[int, int, int, int], dtype: DType) -> list[Blocks]:
+    """All rows of the table, cut to the problem, without repetition; the first also persistent,
+    where a multiprocessor would have several of its blocks."""
+    found = list(dict.fromkeys(_cut(row, *shape[1:]) for row in choices(dtype)))
+    if found[0].tiles(shape) > 2 * MULTIPROCESSORS:
+        found.append(replace(found[0], persistent=True))
+    return found
 
 
 def worth_tuning(shape: tuple[int, int, int, int]) -> bool:
@@ -76,20 +103,27 @@ def worth_tuning(shape: tuple[int, int, int, int]) -> bool:
     return 2 * math.prod(shape) >= TUNED_FLOPS
 
 
-def product_head(shape: tuple[int, int, int, int], use: Blocks, wide: bool) -> list[str]:
-    """The program's batch, and the row and column of its block."""
+def product_lines(
+    shape: tuple[int, int, int, int], use: Blocks, wide: bool, lines: Sequence[str]
+) -> list[str]:
+    """The statements of a program: for its block or blocks, the batch, row and column of a block,
+    and then `lines`."""
     _, m, n, _ = shape
     tiles_m, tiles_n = -(-m // use.m), -(-n // use.n)
     per_group = GROUP * tiles_n
-    return [
-        "pid = tl.program_id(0)",
+    whole = [
         f"batch = (pid // {tiles_m * tiles_n}){'.to(tl.int64)' if wide else ''}",
         f"tile = pid % {tiles_m * tiles_n}",
         f"first = tile // {per_group} * {GROUP}",
         f"height = tl.minimum({tiles_m} - first, {GROUP})",
         f"row = first + tile % {per_group} % height",
         f"column = tile % {per_group} // height",
+        *lines,
     ]
+    if not use.persistent:
+        return ["pid = tl.program_id(0)", *whole]
+    span = f"tl.program_id(0), {use.tiles(shape)}, {use.grid(shape)}"
+    return [f"for pid in range({span}):", *("    " + line for line in whole)]
 
 
 class Maker(Protocol):
@@ -245,27 +279,19 @@ def contraction(
         """The same with the other blocks of the table."""
         return [
             contraction(name, what, result, out, product, cut)
-            for cut in cut_choices(m, n, k, own)
+            for cut in cut_choices(what.shape, own)
             if cut != use
         ]
 
     def again(shrink: int) -> KernelSource:
         """The same with smaller blocks."""
-        smaller = Blocks(
-            max(use.m >> shrink, LEAST),
-            max(use.n >> shrink, LEAST),
-            max(use.k >> (shrink - 1), LEAST),
-            use.warps,
-            use.stages,
-        )
-        return contraction(name, what, result, out, product, smaller)
+        return contraction(name, what, result, out, product, use.smaller(shrink))
 
     types = what.types
     # A library is given both operands, even where they are the same matrix.
     names = tuple(types) if product is None else (what.left, what.right)
     written = f"p{len(names)}"
-    lines = [
-        *product_head(what.shape, use, wide),
+    body = [
         *what.loop({n: f"p{position}" for position, n in enumerate(names)}, use),
         f"c = {written} + ({what.place()}"
         f" + rows{far} * {what.strides[1]} + columns * {what.strides[2]})",
@@ -277,8 +303,8 @@ def contraction(
         frozenset((result,)),
         {f"p{position}": pointer_type(types[n]) for position, n in enumerate(names)}
         | {written: pointer_type(out)},
-        "\n".join("    " + line for line in lines),
-        b * -(-m // use.m) * -(-n // use.n),
+        "\n".join("    " + line for line in product_lines(what.shape, use, wide, body)),
+        use.grid(what.shape),
         use.warps,
         stages=use.stages,
         again=again,
