@@ -360,9 +360,16 @@ class Traced:
         """The graph, by JAX's name."""
         return self.graph
 
-    def lower(self, device: str = "cpu") -> Lowered:
-        """Lower for a device: "cpu", or "cuda:sm_90" and the like."""
-        found = lowered_graph(self.graph, self.options, device, self.timings)
+    def lower(self, device: str | None = None) -> Lowered:
+        """Lower for a device: "cpu", or "cuda:sm_90" and the like.
+
+        By default it is the one that the program's back end runs on.
+
+        Raises:
+          DeviceError: that is a device which is not there.
+        """
+        own = device or _device_of(self.options)
+        found = lowered_graph(self.graph, self.options, own, self.timings)
         found.out_tree, found.leaves_of = self.out_tree, self.leaves_of
         return found
 
@@ -557,13 +564,19 @@ def _native(graph: Graph, options: CompileOptions) -> CProgram:
     return made
 
 
+def _device_of(options: CompileOptions) -> str:
+    """What programs of these options run on."""
+    if options.backend != "triton":
+        return "cpu"
+    found: str = on_demand("triton.run").default_architecture()
+    return found
+
+
 def _compiled(graph: Graph, options: CompileOptions) -> CProgram | TritonProgram | ReferenceProgram:
     if options.backend == "numpy":
         return reference_program(inline_calls(graph))
     if options.backend == "triton":
-        return program_of(
-            lowered_graph(graph, options, on_demand("triton.run").default_architecture())
-        )
+        return program_of(lowered_graph(graph, options, _device_of(options)))
     if find_toolchain() is not None:
         try:
             return _native(graph, options)

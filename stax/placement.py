@@ -106,8 +106,9 @@ def devices(backend: str | None = None) -> list[Device]:
         return [_CPU]
     if backend in _GPU:
         found = on_demand("triton.device").count()
-        if found:
-            return [Device("cuda", k) for k in range(found)]
+        if not found:
+            on_demand("triton.device").machine(0)  # says what is missing
+        return [Device("cuda", k) for k in range(found)]
     raise DeviceError(
         f"no device of the platform {backend!r}",
         hint="arrays live on the CPU; compile for others with jit(f).lower(device=...)",

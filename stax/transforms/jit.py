@@ -351,8 +351,13 @@ class JitFunction:
         shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak) for a in avals]
         return tree_unflatten(entry.out_tree, shapes)
 
-    def lower(self, *args: Any, device: str = "cpu", **kwargs: Any) -> Lowered:
-        """Trace and lower for these arguments; nothing is compiled or run."""
+    def lower(self, *args: Any, device: str | None = None, **kwargs: Any) -> Lowered:
+        """Trace and lower for these arguments; nothing is compiled or run.
+
+        Args:
+          device: "cpu", or an architecture such as "cuda:sm_90", which need not be there; by
+            default what the back end runs on.
+        """
         return self.trace(*args, **kwargs).lower(device=device)
 
     def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:

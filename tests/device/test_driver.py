@@ -30,6 +30,21 @@ def test_no_driver(monkeypatch):
     with pytest.raises(DeviceError, match=r"libnothing.so.7 cannot be loaded"):
         driver.driver()
     assert device.count() == 0
+    for ask in (
+        lambda: stax.devices("cuda"),
+        lambda: stax.device_put(X, "cuda"),
+        lambda: stax.jit(lambda x: x + 1, backend="triton")(X),
+        lambda: stax.jit(lambda x: x + 1, backend="triton").lower(X),
+    ):
+        with pytest.raises(DeviceError, match=r"libnothing.so.7 cannot be loaded"):
+            ask()
+    assert "@triton.jit" in stax.jit(np.sin).lower(X, device="cuda:sm_90").as_text("source")
+    np.testing.assert_array_equal(stax.jit(lambda x: x + 1)(X), X + 1)  # the CPU is untouched
+
+
+def test_a_program_is_lowered_for_what_it_runs_on(cuda):
+    assert stax.jit(np.sin, backend="triton").lower(X).device == "cuda:sm_90"
+    assert stax.jit(np.sin).lower(X).device == "cpu"
 
 
 def test_a_driver_without_a_device(cuda):
