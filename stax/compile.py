@@ -56,6 +56,7 @@ from stax.transforms.budget import MemoryCurve, ProgramPlan
 from stax.transforms.chains import LOOP_SCHEMES
 from stax.transforms.partition import Partition, equation_cost, partition
 from stax.transforms.phases import split_joint
+from stax.transforms.pieces import in_pieces
 from stax.transforms.plan_search import PlanSearch
 from stax.transforms.rematerialise import partition_keeping, recomputed_late, rematerialise
 from stax.transforms.simplify import acts, dce, inline_calls, simplify
@@ -448,7 +449,8 @@ def _scheduled(
     `carried` are the positions of inputs that a loop around it carries: its first outputs.
     """
     with _timed(times, "lower"):
-        lowered = lower(late_updates(flat), device, options.materialise, has_routine)
+        arranged = late_updates(in_pieces(flat) if device == "cpu" else flat)
+        lowered = lower(arranged, device, options.materialise, has_routine)
     nested: dict[str, list[Lowered]] = {}
     for buffer in lowered.computed:
         if isinstance(buffer, ExternBuffer) and buffer.call not in nested:
