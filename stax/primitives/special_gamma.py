@@ -31,10 +31,11 @@ from stax.primitives.elementwise import (
     sub,
 )
 from stax.primitives.families import elementwise, literal
-from stax.primitives.special import digamma, lgamma, special_function
+from stax.primitives.special import digamma, lgamma, polygamma, special_function
 from stax.primitives.transcendental import cos, exp, log, log1p, one, sin, times
 
 _LIMIT = 10_000
+Jet = tuple[Any, Any, Any]
 
 
 def undefined(op: str, operand: str) -> Callable[..., Any]:
@@ -208,6 +209,94 @@ def _gamma_slope(a: Any, log_x: Any) -> Any:
     return out.astype(dtype)[()]
 
 
+# Values with their first derivative and half of their second, along a change of `a`.
+
+
+def _times(f: Jet, g: Jet) -> Jet:
+    return f[0] * g[0], f[0] * g[1] + f[1] * g[0], f[0] * g[2] + f[1] * g[1] + f[2] * g[0]
+
+
+def _over(f: Jet, g: Jet) -> Jet:
+    q0 = f[0] / g[0]
+    q1 = (f[1] - q0 * g[1]) / g[0]
+    return q0, q1, (f[2] - q0 * g[2] - q1 * g[1]) / g[0]
+
+
+def _plus(f: Jet, g: Jet) -> Jet:
+    return f[0] + g[0], f[1] + g[1], f[2] + g[2]
+
+
+def _series_jet(a: Any, x: Any) -> Jet:
+    """The sum of `_series` as a jet."""
+    zero, unit = np.zeros_like(x), np.ones_like(x)
+    term: Jet = (unit, zero, zero)
+    total = term
+    for n in range(1, _LIMIT):
+        term = _times(term, _over((x, zero, zero), (a + n, unit, zero)))
+        total = _plus(total, term)
+        if not np.any(np.abs(term[2]) > 1e-17 * np.abs(total[2])):
+            break
+    return total
+
+
+def _fraction_jet(a: Any, x: Any) -> Jet:
+    """The continued fraction of `_fraction` as a jet."""
+    zero, unit = np.zeros_like(x), np.ones_like(x)
+    one_: Jet = (unit, zero, zero)
+    b: Jet = (x + 1 - a, -unit, zero)
+    d = _over(one_, b)
+    h, c = d, (np.full_like(x, 1e300), zero, zero)
+    for n in range(1, _LIMIT):
+        an: Jet = (n * (a - n), n * unit, zero)
+        b = (b[0] + 2, b[1], b[2])
+        c = _plus(b, _over(an, c))
+        d = _over(one_, _plus(b, _times(an, d)))
+        before, h = h, _times(h, _times(c, d))
+        if all(map(_settled, h, before)):
+            break
+    return h
+
+
+def _gamma_bend(a: Any, log_x: Any) -> Any:
+    dtype = np.result_type(a, log_x)
+    a, log_x = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(log_x, np.float64))
+    x = np.exp(log_x)
+    out = np.full(x.shape, np.nan)
+    valid = (a > 0) & np.isfinite(a) & (log_x < np.inf)
+    below = valid & (x <= a + 1)
+    above = valid & ~below
+    psi, trigamma = special_function("psi", None), special_function("polygamma", None)
+    if below.any():
+        ab, lb = a[below], log_x[below]
+        f, slope, bend = _series_jet(ab, x[below])
+        gap = lb - psi(ab + 1)
+        change = gap * slope - trigamma(1, ab + 1) * f + 2 * bend
+        out[below] = (gap * f + slope) / (ab * ab) - change / ab
+    if above.any():
+        ab, lb = a[above], log_x[above]
+        f, slope, bend = _fraction_jet(ab, x[above])
+        out[above] = (lb - psi(ab)) * slope - trigamma(1, ab) * f + 2 * bend
+    return out.astype(dtype)[()]
+
+
+def _bend_in_log_x(t: Any, out: Any, a: Any, log_x: Any) -> Any:
+    # The derivative in `a` of the slope's derivative in log x, below.
+    moved = add(mul(out, sub(a, exp(log_x))), gamma_slope(a, log_x))
+    return guarded_mul(t, sub(polygamma(a, n=1), moved))
+
+
+gamma_bend = elementwise(
+    "gamma_bend",
+    _gamma_bend,
+    family="special",
+    accepts="f",
+    partials=(undefined("gamma_bend", "a"), _bend_in_log_x),
+    scalar=None,
+    weight=900.0,
+)[1]
+gamma_bend.__doc__ = "The derivative of `gamma_slope` in its first argument."
+
+
 def _slope_of_slope(t: Any, out: Any, a: Any, log_x: Any) -> Any:
     change = add(sub(log_x, digamma(a)), mul(out, sub(a, exp(log_x))))
     return neg(guarded_mul(t, change))
@@ -218,7 +307,7 @@ gamma_slope = elementwise(
     _gamma_slope,
     family="special",
     accepts="f",
-    partials=(undefined("gamma_slope", "a"), _slope_of_slope),
+    partials=(lambda t, out, a, log_x: guarded_mul(t, gamma_bend(a, log_x)), _slope_of_slope),
     scalar=None,
     weight=500.0,
 )[1]
