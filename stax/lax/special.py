@@ -9,6 +9,7 @@ from typing import Any
 
 from stax.lax.elementwise import floating
 from stax.primitives import special_bessel as bessel
+from stax.primitives import special_beta as betas
 from stax.primitives import special_gamma as gammas
 from stax.primitives.elementwise import mul, neg, sub
 from stax.primitives.special import lgamma
@@ -16,9 +17,7 @@ from stax.primitives.transcendental import exp, log
 
 bessel_i0e = floating(bessel.i0e, "bessel_i0e", "exp(-abs(x)) I0(x).")
 bessel_i1e = floating(bessel.i1e, "bessel_i1e", "exp(-abs(x)) I1(x).")
-betainc = floating(
-    gammas.betainc, "betainc", "The regularised incomplete beta function of a, b, x."
-)
+betainc = floating(betas.betainc, "betainc", "The regularised incomplete beta function of a, b, x.")
 igamma = floating(gammas.gammainc, "igamma", "The regularised lower incomplete gamma function.")
 igammac = floating(gammas.gammaincc, "igammac", "The regularised upper incomplete gamma function.")
 zeta = floating(gammas.zeta, "zeta", "Hurwitz's zeta function.")

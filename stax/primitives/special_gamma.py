@@ -19,22 +19,18 @@ from stax.errors import NonDifferentiableError
 from stax.loops.library import ufunc_routine
 from stax.primitives.elementwise import (
     add,
-    div,
-    eq,
     guarded_mul,
     lt,
     mul,
     neg,
     select,
-    sign,
-    square,
     sub,
 )
 from stax.primitives.families import elementwise, literal
 from stax.primitives.special import digamma, lgamma, polygamma, special_function
-from stax.primitives.transcendental import cos, exp, log, log1p, one, sin, times
+from stax.primitives.transcendental import cos, exp, log, one, sin, times
 
-_LIMIT = 10_000
+LIMIT = 10_000
 Jet = tuple[Any, Any, Any]
 
 
@@ -87,7 +83,7 @@ def _rgamma_slope(t: Any, out: Any, x: Any) -> Any:
 rgamma = scipy_row("rgamma", "rgamma", [_rgamma_slope])
 
 
-def _beta_slope(x: Any, y: Any) -> Any:
+def beta_slope(x: Any, y: Any) -> Any:
     """The derivative of log B(x, y) in x."""
     return sub(digamma(x), digamma(add(x, y)))
 
@@ -96,16 +92,16 @@ betaln = scipy_row(
     "betaln",
     "betaln",
     [
-        lambda t, out, x, y: guarded_mul(t, _beta_slope(x, y)),
-        lambda t, out, x, y: guarded_mul(t, _beta_slope(y, x)),
+        lambda t, out, x, y: guarded_mul(t, beta_slope(x, y)),
+        lambda t, out, x, y: guarded_mul(t, beta_slope(y, x)),
     ],
 )
 beta = scipy_row(
     "beta",
     "beta",
     [
-        lambda t, out, x, y: guarded_mul(t, mul(out, _beta_slope(x, y))),
-        lambda t, out, x, y: guarded_mul(t, mul(out, _beta_slope(y, x))),
+        lambda t, out, x, y: guarded_mul(t, mul(out, beta_slope(x, y))),
+        lambda t, out, x, y: guarded_mul(t, mul(out, beta_slope(y, x))),
     ],
 )
 poch = scipy_row(
@@ -150,7 +146,7 @@ def _series(a: Any, x: Any) -> tuple[Any, Any]:
     """Sum over n of x**n / ((a+1)...(a+n)), and its derivative in a."""
     term, total = np.ones_like(x), np.ones_like(x)
     slope, total_slope = np.zeros_like(x), np.zeros_like(x)
-    for n in range(1, _LIMIT):
+    for n in range(1, LIMIT):
         ratio = x / (a + n)
         slope = ratio * (slope - term / (a + n))
         term = term * ratio
@@ -160,7 +156,7 @@ def _series(a: Any, x: Any) -> tuple[Any, Any]:
     return total, total_slope
 
 
-def _settled(now: Any, before: Any) -> bool:
+def settled(now: Any, before: Any) -> bool:
     """True when a step changed nothing that matters."""
     return not np.any(np.abs(now - before) > 2e-16 * np.abs(now))
 
@@ -172,7 +168,7 @@ def _fraction(a: Any, x: Any) -> tuple[Any, Any]:
     h, h_slope = d, d * d
     d_slope = d * d
     c, c_slope = np.full_like(x, 1e300), np.zeros_like(x)
-    for n in range(1, _LIMIT):
+    for n in range(1, LIMIT):
         an = n * (a - n)
         b = b + 2
         c_slope = -1 + (n - an * (c_slope / c)) / c
@@ -184,7 +180,7 @@ def _fraction(a: Any, x: Any) -> tuple[Any, Any]:
         before = h_slope
         h_slope = h_slope * step + h * (c_slope * d + c * d_slope)
         h = h * step
-        if _settled(h, h / step) and _settled(h_slope, before):
+        if settled(h, h / step) and settled(h_slope, before):
             break
     return h, h_slope
 
@@ -212,17 +208,20 @@ def _gamma_slope(a: Any, log_x: Any) -> Any:
 # Values with their first derivative and half of their second, along a change of `a`.
 
 
-def _times(f: Jet, g: Jet) -> Jet:
+def jet_times(f: Jet, g: Jet) -> Jet:
+    """The product of two jets."""
     return f[0] * g[0], f[0] * g[1] + f[1] * g[0], f[0] * g[2] + f[1] * g[1] + f[2] * g[0]
 
 
-def _over(f: Jet, g: Jet) -> Jet:
+def jet_over(f: Jet, g: Jet) -> Jet:
+    """The quotient of two jets."""
     q0 = f[0] / g[0]
     q1 = (f[1] - q0 * g[1]) / g[0]
     return q0, q1, (f[2] - q0 * g[2] - q1 * g[1]) / g[0]
 
 
-def _plus(f: Jet, g: Jet) -> Jet:
+def jet_plus(f: Jet, g: Jet) -> Jet:
+    """The sum of two jets."""
     return f[0] + g[0], f[1] + g[1], f[2] + g[2]
 
 
@@ -231,9 +230,9 @@ def _series_jet(a: Any, x: Any) -> Jet:
     zero, unit = np.zeros_like(x), np.ones_like(x)
     term: Jet = (unit, zero, zero)
     total = term
-    for n in range(1, _LIMIT):
-        term = _times(term, _over((x, zero, zero), (a + n, unit, zero)))
-        total = _plus(total, term)
+    for n in range(1, LIMIT):
+        term = jet_times(term, jet_over((x, zero, zero), (a + n, unit, zero)))
+        total = jet_plus(total, term)
         if not np.any(np.abs(term[2]) > 1e-17 * np.abs(total[2])):
             break
     return total
@@ -244,15 +243,15 @@ def _fraction_jet(a: Any, x: Any) -> Jet:
     zero, unit = np.zeros_like(x), np.ones_like(x)
     one_: Jet = (unit, zero, zero)
     b: Jet = (x + 1 - a, -unit, zero)
-    d = _over(one_, b)
+    d = jet_over(one_, b)
     h, c = d, (np.full_like(x, 1e300), zero, zero)
-    for n in range(1, _LIMIT):
+    for n in range(1, LIMIT):
         an: Jet = (n * (a - n), n * unit, zero)
         b = (b[0] + 2, b[1], b[2])
-        c = _plus(b, _over(an, c))
-        d = _over(one_, _plus(b, _times(an, d)))
-        before, h = h, _times(h, _times(c, d))
-        if all(map(_settled, h, before)):
+        c = jet_plus(b, jet_over(an, c))
+        d = jet_over(one_, jet_plus(b, jet_times(an, d)))
+        before, h = h, jet_times(h, jet_times(c, d))
+        if all(map(settled, h, before)):
             break
     return h
 
@@ -319,10 +318,10 @@ gamma_slope(a, log x) = -(dP(a, x) / da) / (x p(x; a)), with p the density of P.
 
 def _density(a: Any, x: Any) -> Any:
     """x**(a-1) exp(-x) / gamma(a)"""
-    return exp(sub(sub(_xlog(sub(a, one(a)), x), x), lgamma(a)))
+    return exp(sub(sub(times_log(sub(a, one(a)), x), x), lgamma(a)))
 
 
-def _xlog(a: Any, x: Any) -> Any:
+def times_log(a: Any, x: Any) -> Any:
     """The product a log x, and 0 where a is 0."""
     return guarded_mul(a, log(x))
 
@@ -352,146 +351,8 @@ gammaincc = scipy_row(
     ],
 )
 
-# ---------------------------------------------------------------- the incomplete beta function
-
-
-def _beta_fraction(a: Any, b: Any, x: Any) -> tuple[Any, Any, Any]:
-    """The continued fraction of I_x(a, b) without its factor, with derivatives in a and b."""
-    tiny = 1e-300
-
-    def advance(state: Any, an: Any, slopes: Any) -> Any:
-        (c, d, h), (cs, ds, hs) = state
-        new_c = 1 + an / c
-        new_d = 1 / (1 + an * d + tiny)
-        new_cs = [s / c - an * k / (c * c) for s, k in zip(slopes, cs, strict=True)]
-        new_ds = [-new_d * new_d * (s * d + an * k) for s, k in zip(slopes, ds, strict=True)]
-        step = new_c * new_d
-        new_hs = [
-            k * step + h * (p * new_d + new_c * q)
-            for k, p, q in zip(hs, new_cs, new_ds, strict=True)
-        ]
-        return (new_c, new_d, h * step), (new_cs, new_ds, new_hs)
-
-    one_, zero = np.ones_like(x), np.zeros_like(x)
-    an = -(a + b) * x / (a + 1)
-    d = 1 / (1 + an)
-    slopes = [-x * (1 - b) / (a + 1) ** 2, -x / (a + 1)]
-    ds = [-d * d * s for s in slopes]
-    state: Any = (one_, d, d), ([zero, zero], ds, list(ds))
-    for m in range(1, _LIMIT):
-        low, high = a + 2 * m - 1, a + 2 * m
-        even = m * (b - m) * x / (low * high)
-        even_slopes = [-even * (1 / low + 1 / high), m * x / (low * high)]
-        before = state
-        state = advance(state, even, even_slopes)
-        next_ = high + 1
-        odd = -(a + m) * (a + b + m) * x / (high * next_)
-        log_slope = 1 / (a + m) + 1 / (a + b + m) - 1 / high - 1 / next_
-        state = advance(state, odd, [odd * log_slope, odd / (a + b + m)])
-        # At an integer b the fraction ends and its derivative does not.
-        values = (state[0][2], *state[1][2])
-        if all(map(_settled, values, (before[0][2], *before[1][2]))):
-            break
-    return state[0][2], state[1][2][0], state[1][2][1]
-
-
-def _betainc_slopes(a: Any, b: Any, x: Any) -> tuple[Any, Any]:
-    """The derivatives of I_x(a, b) in a and b where the fraction converges fast."""
-    psi, betaln_ = special_function("psi", None), special_function("betaln", None)
-    h, h_a, h_b = _beta_fraction(a, b, x)
-    front = np.exp(a * np.log(x) + b * np.log1p(-x) - betaln_(a, b)) / a
-    both = psi(a + b)
-    to_a = front * ((np.log(x) - psi(a) + both - 1 / a) * h + h_a)
-    to_b = front * ((np.log1p(-x) - psi(b) + both) * h + h_b)
-    return to_a, to_b
-
-
-def _betainc_parameter(a: Any, b: Any, x: Any, *, which: int) -> Any:
-    dtype = np.result_type(a, b, x)
-    a, b, x = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (a, b, x)))
-    out = np.full(x.shape, np.nan)
-    valid = (a > 0) & (b > 0) & (x >= 0) & (x <= 1)
-    out[valid & ((x == 0) | (x == 1))] = 0
-    inside = valid & (x > 0) & (x < 1)
-    low = inside & (x <= (a + 1) / (a + b + 2))
-    high = inside & ~low
-    if low.any():
-        out[low] = _betainc_slopes(a[low], b[low], x[low])[which]
-    if high.any():
-        out[high] = -_betainc_slopes(b[high], a[high], 1 - x[high])[1 - which]
-    return out.astype(dtype)[()]
-
-
-betainc_parameter = elementwise(
-    "betainc_parameter",
-    _betainc_parameter,
-    family="special",
-    accepts="f",
-    partials=(
-        undefined("betainc_parameter", "a"),
-        undefined("betainc_parameter", "b"),
-        lambda t, out, a, b, x, *, which: guarded_mul(t, _density_slope(a, b, x, which)),
-    ),
-    scalar=None,
-    weight=500.0,
-)[1]
-betainc_parameter.__doc__ = "The derivative of betainc(a, b, x) in `a` (which=0) or `b` (which=1)."
-
-
-def _beta_density(a: Any, b: Any, x: Any) -> Any:
-    left = _xlog(sub(a, one(a)), x)
-    right = guarded_mul(sub(b, one(b)), log1p(neg(x)))
-    return exp(sub(add(left, right), betaln(a, b)))
-
-
-def _density_slope(a: Any, b: Any, x: Any, which: int) -> Any:
-    """The derivative of the density in a parameter."""
-    own = log1p(neg(x)) if which else log(x)
-    slope = _beta_slope(b, a) if which else _beta_slope(a, b)
-    return mul(_beta_density(a, b, x), sub(own, slope))
-
-
-betainc = scipy_row(
-    "betainc",
-    "betainc",
-    [
-        lambda t, out, a, b, x: guarded_mul(t, betainc_parameter(a, b, x, which=0)),
-        lambda t, out, a, b, x: guarded_mul(t, betainc_parameter(a, b, x, which=1)),
-        lambda t, out, a, b, x: guarded_mul(t, _beta_density(a, b, x)),
-    ],
-)
-
-# ------------------------------------------------------------------- Student's distribution
-
-
-def _student_density(df: Any, x: Any) -> Any:
-    half = times(add(df, one(df)), 0.5)
-    scale = sub(sub(lgamma(half), lgamma(times(df, 0.5))), times(log(times(df, math.pi)), 0.5))
-    return exp(sub(scale, mul(half, log1p(div(square(x), df)))))
-
-
-def _student_in_df(t: Any, out: Any, df: Any, x: Any) -> Any:
-    # P(X > abs(x)) is half of I_w(df/2, 1/2) with w = df / (df + x**2).
-    flat = eq(x, literal(0, x))
-    safe = select(flat, one(x), x)
-    total = add(df, square(safe))
-    w, half = div(df, total), times(df, 0.5)
-    other = literal(0.5, df)
-    moved = mul(_beta_density(half, other, w), div(square(safe), square(total)))
-    slope = add(times(betainc_parameter(half, other, w, which=0), 0.5), moved)
-    change = mul(times(slope, -0.5), sign(safe))
-    return guarded_mul(t, select(flat, literal(0, change), change))
-
-
-stdtr = scipy_row(
-    "stdtr",
-    "stdtr",
-    [_student_in_df, lambda t, out, df, x: guarded_mul(t, _student_density(df, x))],
-)
-
 __all__ = [
     "beta",
-    "betainc",
     "betaln",
     "binom",
     "gamma",
@@ -501,6 +362,5 @@ __all__ = [
     "gammasgn",
     "poch",
     "rgamma",
-    "stdtr",
     "zeta",
 ]

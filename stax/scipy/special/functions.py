@@ -20,6 +20,7 @@ from stax.numpy.promotion import as_dtype
 from stax.primitives import elementwise as el
 from stax.primitives import special as base
 from stax.primitives import special_bessel as bessel
+from stax.primitives import special_beta as betas
 from stax.primitives import special_gamma as gammas
 from stax.primitives import special_integrals as integrals
 from stax.primitives import transcendental as tr
@@ -52,7 +53,7 @@ psi = digamma
 zeta = _lifted("zeta", gammas.zeta, "x q", "Hurwitz's zeta function, Riemann's for q = 1")
 beta = _lifted("beta", gammas.beta, "a b", "The beta function")
 betaln = _lifted("betaln", gammas.betaln, "a b", "The logarithm of the beta function")
-betainc = _lifted("betainc", gammas.betainc, "a b x", "The regularised incomplete beta function")
+betainc = _lifted("betainc", betas.betainc, "a b x", "The regularised incomplete beta function")
 gammainc = _lifted(
     "gammainc", gammas.gammainc, "a x", "The regularised lower incomplete gamma function"
 )

@@ -12,6 +12,7 @@ from typing import Any
 from stax.nn.normalisation import log1mexp
 from stax.primitives import elementwise as el
 from stax.primitives import special_bessel as bessel
+from stax.primitives import special_beta as betas
 from stax.primitives import special_gamma as gammas
 from stax.primitives import transcendental as tr
 from stax.primitives.families import literal
@@ -112,8 +113,8 @@ beta = Distribution(
     "a b",
     lambda y, a, b: xlogy(a - 1.0, y) + xlog1py(b - 1.0, -y) - gammas.betaln(a, b),
     support=(0.0, 1.0),
-    cdf=lambda y, a, b: gammas.betainc(a, b, y),
-    sf=lambda y, a, b: gammas.betainc(b, a, 1.0 - y),
+    cdf=lambda y, a, b: betas.betainc(a, b, y),
+    sf=lambda y, a, b: betas.betainc(b, a, 1.0 - y),
     valid=_positive,
 )
 gamma = Distribution(
@@ -156,8 +157,8 @@ t = Distribution(
     "t",
     "df",
     _t_density,
-    cdf=lambda y, df: gammas.stdtr(df, y),
-    sf=lambda y, df: gammas.stdtr(df, -y),
+    cdf=lambda y, df: betas.stdtr(df, y),
+    sf=lambda y, df: betas.stdtr(df, -y),
     valid=_positive,
 )
 f = Distribution(
@@ -170,8 +171,8 @@ f = Distribution(
         - gammas.betaln(0.5 * m, 0.5 * n)
     ),
     support=(0.0, math.inf),
-    cdf=lambda y, m, n: gammas.betainc(0.5 * m, 0.5 * n, m * y / (m * y + n)),
-    sf=lambda y, m, n: gammas.betainc(0.5 * n, 0.5 * m, n / (m * y + n)),
+    cdf=lambda y, m, n: betas.betainc(0.5 * m, 0.5 * n, m * y / (m * y + n)),
+    sf=lambda y, m, n: betas.betainc(0.5 * n, 0.5 * m, n / (m * y + n)),
     valid=_positive,
 )
 expon = Distribution(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from stax.primitives import elementwise as el
+from stax.primitives import special_beta as betas
 from stax.primitives import special_gamma as gammas
 from stax.primitives import transcendental as tr
 from stax.primitives.families import literal
@@ -50,8 +51,8 @@ def _binom_tail(k: Any, n: Any, p: Any, upper: bool) -> Any:
     end = el.ge(k, n)
     k = el.select(end, n - 1.0, k)
     if upper:
-        return el.select(end, 0.0 * p, gammas.betainc(k + 1.0, n - k, p))
-    return el.select(end, 0.0 * p + 1.0, gammas.betainc(n - k, k + 1.0, 1.0 - p))
+        return el.select(end, 0.0 * p, betas.betainc(k + 1.0, n - k, p))
+    return el.select(end, 0.0 * p + 1.0, betas.betainc(n - k, k + 1.0, 1.0 - p))
 
 
 poisson = Discrete(
@@ -76,8 +77,8 @@ nbinom = Discrete(
     "n p",
     lambda k, n, p: lgamma(k + n) - lgamma(k + 1.0) - lgamma(n) + xlogy(n, p) + xlog1py(k, -p),
     valid=lambda n, p: el.logical_and(_probability(p), el.gt(n, literal(0, n))),
-    cdf=lambda k, n, p: gammas.betainc(n, k + 1.0, p),
-    sf=lambda k, n, p: gammas.betainc(k + 1.0, n, 1.0 - p),
+    cdf=lambda k, n, p: betas.betainc(n, k + 1.0, p),
+    sf=lambda k, n, p: betas.betainc(k + 1.0, n, 1.0 - p),
 )
 betabinom = Discrete(
     "betabinom",
