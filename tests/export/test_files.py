@@ -105,7 +105,11 @@ def test_a_record_holds_every_field_of_an_image() -> None:
     """What is left out would be lost without a word, and a program run without it."""
 
     def f(x: Any, i: Any) -> Any:
-        return np.sort(x)[i], np.linalg.cholesky(np.eye(2) + x), np.fft.fft(x).real + np.ones(2)
+        return (
+            np.sort(x)[i],
+            np.linalg.cholesky(np.eye(2) + x),
+            stax.scipy.linalg.sqrtm(x) + np.ones(2),
+        )
 
     image = stax.export(f)(np.ones((2, 2)), np.arange(2))._unit.image
     record = records.image_record(image, arrays := {})
