@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import aval_of
+from stax.core.keys import KeyArray, words_of_keys
 from stax.core.trace import Tracer
 from stax.dtypes import is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
@@ -101,6 +102,8 @@ def _count(value: Any, op: str) -> int | None:
 
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
     """`x` shuffled along `axis`, or 0..x-1 shuffled; `independent` shuffles each line apart."""
+    if isinstance(x, KeyArray):
+        return KeyArray(permutation(key, words_of_keys(x), axis, independent))
     key = check_key(key, "permutation")
     count = _count(x, "permutation")
     if count is not None:
@@ -122,6 +125,9 @@ def choice(
     mode: str | None = None,
 ) -> Any:
     """Draws from `a` (or from 0..a-1) along `axis`, with probabilities `p`."""
+    if isinstance(a, KeyArray):
+        chosen = choice(key, words_of_keys(a), shape, replace, p, axis, mode)
+        return KeyArray(chosen if isinstance(chosen, Tracer) else np.asarray(chosen))
     key, shape = check_key(key, "choice"), as_shape(shape)
     count = _count(a, "choice")
     array = None if count is not None else as_array(a)

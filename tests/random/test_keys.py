@@ -173,3 +173,14 @@ def test_the_state_of_the_bit_generator_is_checked() -> None:
     state, bits = lax.rng_bit_generator(full, (6,))
     assert state.tolist() == [5, 7, 1, 0]
     assert bits[-2:].tolist() == [2581845347, 683046824]
+
+
+def test_keys_are_chosen_among_keys() -> None:
+    line, key = KEYS[0], random.key(5)
+    order = random.permutation(key, 3)
+    for run in (lambda f: f, stax.jit):
+        shuffled = run(lambda k, keys: random.permutation(k, keys))(key, line)
+        np.testing.assert_array_equal(random.key_data(shuffled), WORDS[0][order])
+        one = run(lambda k, keys: random.choice(k, keys))(key, line)
+        assert one.shape == ()
+        assert one == line[random.choice(key, 3)]
