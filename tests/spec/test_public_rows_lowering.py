@@ -233,7 +233,7 @@ def windows(n: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(
-    ("family", "cpu", "cuda"), [(negations, 50, 30), (arguments, 4, 4), (windows, 12, 8)]
+    ("family", "cpu", "cuda"), [(negations, 50, 30), (arguments, 3, 4), (windows, 12, 8)]
 )
 def test_s6_6_each_limit_is_where_the_table_has_it(family: Any, cpu: int, cuda: int) -> None:
     assert largest_inlined(family, "cpu") == cpu

@@ -84,7 +84,9 @@ KERNELS = {
 
 OPERANDS = {
     "converted": (lambda x, w: x.astype(np.float16) @ w.astype(np.float16), 1),
-    "scaled": (lambda x, w: (np.exp(x / 9) + 1) @ w, 1),
+    "scaled": (lambda x, w: (x / 9 + 1) @ w, 1),
+    "a transcendental once": (lambda x, w: np.exp(x) @ w[:, :30], 1),
+    "a transcendental twice": (lambda x, w: np.exp(x) @ w, 2),
     "both, and the result": (lambda x, w: np.tanh((x * 2 + x[0]) @ (w / 3)), 1),
     "turned": (lambda x, w: (w.T - 1) @ (x.T * 2), 1),
     "with itself": (lambda x, w: (x * 2) @ (x * 2).T, 1),

@@ -3,8 +3,8 @@
 Input: a kernel that makes, point by point, a matrix which one product alone reads.  Output: a
 `Made`: the statements that compute a block of the matrix in the loop of the product.  A conversion,
 a scale or a bias is free there, and the matrix moves neither to memory nor back; but it is computed
-once for each column of blocks (a right operand: for each row of blocks), so only where they are
-few.
+once for each column of blocks (a right operand: for each row of blocks), so only where those are
+few, and an exponential or its like only once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from stax.backends.triton.tiling import Tiling
 from stax.dtypes import DType
 from stax.loops.buffers import BufferTable, ExternBuffer
 from stax.loops.layout import contiguous_strides
+from stax.loops.scalar_ops import transcendental_names
 from stax.loops.symbolic import Expr, as_expr, linearize
 from stax.schedule.kernel import (
     Kernel,
@@ -174,6 +175,9 @@ def maker_of(kernel: Kernel, table: BufferTable, product: ExternBuffer, side: in
         return None
     blocks = chosen_blocks(*shape, given.dtype)
     times = -(-m // blocks.m) if side else -(-n // blocks.n)
+    ops = {i.op for i in found.kernel.members[0].body.instrs}
+    if times > 1 and ops & transcendental_names():
+        return None
     read = sum(table[name].nbytes for name in found.types)
     stored = read + (1 + times) * table[given.buffer].nbytes
     return found if times <= MOST_TIMES and times * read <= stored else None
