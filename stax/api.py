@@ -20,6 +20,8 @@ from stax.explain.report import explain, memory_curve
 from stax.lax.elementwise import stop_gradient
 from stax.numpy.at import at
 from stax.placement import (
+    Device,
+    Shard,
     block_until_ready,
     default_backend,
     device_count,
@@ -92,7 +94,7 @@ from stax.transforms.inspect import ShapeDtypeStruct, eval_shape, make_ir, make_
 from stax.transforms.jit import clear_caches, jit
 from stax.transforms.joint import JointGraph, joint_graph
 from stax.transforms.pmap import pmap
-from stax.transforms.sharding import NamedSharding, set_mesh, shard_map
+from stax.transforms.sharding import NamedSharding, reshard, set_mesh, shard_map
 from stax.transforms.sharding import PartitionSpec as P
 from stax.transforms.vmap import vmap
 from stax.typing import Array
@@ -100,10 +102,12 @@ from stax.typing import Array
 __all__ = [
     "Array",
     "Binomial",
+    "Device",
     "Graph",
     "JointGraph",
     "NamedSharding",
     "P",
+    "Shard",
     "ShapeDtypeStruct",
     "at",
     "block_until_ready",
@@ -174,6 +178,7 @@ __all__ = [
     "process_index",
     "pure_callback",
     "remat",
+    "reshard",
     "set_mesh",
     "shard_map",
     "sharding",

@@ -20,6 +20,7 @@ from stax.numpy import fft
 from stax.numpy.promotion import coerce
 from stax.numpy.registration import axes_tuple, converted
 from stax.numpy.registration import operand as as_operand
+from stax.numpy.taps import full_convolution, padded_convolution
 from stax.primitives import elementwise as el
 from stax.primitives.linalg_algebra import conj
 from stax.primitives.shapes import pad, strided_slice
@@ -82,6 +83,12 @@ def _direct(x: Array, y: Array, mode: str) -> Array:
     rank = len(x.shape)
     if rank == 0:
         return el.mul(x, y)
+    if rank == 1 and is_inexact(aval_of(x).dtype):
+        longer, shorter = (x, y) if x.shape[0] >= y.shape[0] else (y, x)
+        if mode == "valid":
+            return padded_convolution(longer, shorter, 0)
+        full = full_convolution(longer, shorter)
+        return _centred(full, x.shape) if mode == "same" else full
     kernel = rev(y, range(rank))
     padding = [(0, 0) if mode == "valid" else (m - 1, m - 1) for m in y.shape]
     full = conv_general_dilated(

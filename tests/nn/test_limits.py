@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.signal
 
 import stax
+import stax.scipy.signal
 from stax import lax, nn
 from stax.scipy import special
 
@@ -134,3 +136,16 @@ def test_derivatives_of_a_convolution() -> None:
         np.testing.assert_allclose(rows[1], -np.convolve(a, b))
     z = np.exp(1j * np.arange(20.0))
     np.testing.assert_allclose(stax.jit(np.correlate)(z, z[:18]), np.correlate(z, z[:18]))
+
+
+def test_signals_too_have_nothing_outside_multiplied() -> None:
+    rng = np.random.default_rng(0)
+    for n, m in ((9, 4), (40, 30)):
+        a, b = rng.normal(size=n), rng.normal(size=m)
+        b[1] = INF
+        for mode in ("full", "same", "valid"):
+            for name in ("convolve", "correlate"):
+                want = getattr(scipy.signal, name)(a, b, mode, method="direct")
+                mine = getattr(stax.scipy.signal, name)
+                found = stax.jit(lambda a, b, f=mine, mode=mode: f(a, b, mode))(a, b)
+                np.testing.assert_allclose(found, want, rtol=1e-9)

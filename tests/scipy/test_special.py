@@ -47,7 +47,6 @@ DIFFERENTIABLE: dict[str, tuple[int, ...]] = {
     "hyp0f1": (1,), "hyp1f1": (2,), "hyp2f1": (3,), "iv": (1,), "ive": (1,), "jn": (1,),
     "jv": (1,), "kv": (1,), "kve": (1,), "yn": (1,), "yv": (1,), "zeta": (1,),
 }  # fmt: skip
-# Derivatives in a parameter exist to first order.
 
 
 def close(got: Any, want: Any, rtol: float = 1e-13) -> None:
