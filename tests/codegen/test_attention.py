@@ -176,6 +176,25 @@ def test_rows_without_any_key_and_values_that_are_not_finite():
         agree(stax.jit(plain)(q, k, v), plain(q, k, v), 1e-5)
 
 
+@pytest.mark.parametrize("batch", [1, 9])
+def test_weights_of_zero_are_left_out_where_that_changes_nothing(batch):
+    """Behind a causal mask lie zeros, which meet infinities all the same."""
+    q, k, v = (normal(batch, 130, 8) for _ in range(3))
+    ct = normal(batch, 130, 8)
+
+    def gradient(q, k, v):
+        return stax.grad(lambda *a: (causal(*a) * ct).sum(), argnums=(0, 1, 2))(q, k, v)
+
+    agree(stax.jit(gradient)(q, k, v), gradient(q, k, v), 1e-4)
+    v[0, 100, 3] = np.inf
+    with np.errstate(invalid="ignore"):
+        expected = causal(q, k, v)
+        assert np.isnan(expected[0, :100, 3]).all()
+        agree(stax.jit(causal)(q, k, v), expected, 1e-5)
+        ct[0, 5, 2] = np.inf
+        agree(stax.jit(gradient)(q, k, v)[2], gradient(q, k, v)[2], 1e-4)
+
+
 def test_no_keys_at_all():
     q, k, v = normal(2, 8, 4), normal(2, 0, 4), normal(2, 0, 4)
 

@@ -100,10 +100,11 @@ class AttentionEmitter:
         threads = f"threads < {work.parts} ? threads : {work.parts}" if parallel else "1"
         own = ["{", *("    " + s for s in self._unit()), "}"]
         lines = [
-            f"void (*pack)(int64_t, int64_t, const {self.ct} *, int64_t, int64_t, {self.ct} *)"
+            f"int32_t (*pack)(int64_t, int64_t, const {self.ct} *, int64_t, int64_t, {self.ct} *)"
             " = packing;",
             f"void (*multiply)(int64_t, int64_t, int64_t, const {self.ct} *, int64_t, int64_t, "
-            f"const {self.ct} *, {self.ct} *, int64_t, int32_t) = multiplying;",
+            f"const {self.ct} *, int64_t, {self.ct} *, int64_t, int32_t) = multiplying;",
+            f"int64_t (*reach)(int64_t, int64_t, const {self.ct} *, int64_t) = reaching;",
             *(f"{kind} *g{k} = p{k};" for k, kind in enumerate(kinds)),
             f"int64_t parts = {threads}, next = 0;",
         ]
@@ -125,7 +126,8 @@ class AttentionEmitter:
         ]
         text = "\n".join(["    int bad = 0;", *("    " + s for s in lines), "    return bad;"])
         arguments = [f"{kind} *restrict p{k}" for k, kind in enumerate(kinds)]
-        arguments += ["char *restrict work", "int threads", "void *packing", "void *multiplying"]
+        arguments += ["char *restrict work", "int threads", "void *packing"]
+        arguments += ["void *multiplying", "void *reaching"]
         tag = type_tag(work.dtype)
         return KernelSource(
             kernel.name,
@@ -136,7 +138,7 @@ class AttentionEmitter:
             [],
             work.nbytes,
             parallel,
-            routines=(f"panels_{tag}", f"tiles_{tag}"),
+            routines=(f"panels_{tag}", f"tiles_{tag}", f"reach_{tag}"),
         )
 
     def _unit(self) -> list[str]:
@@ -200,8 +202,8 @@ class AttentionEmitter:
             elif isinstance(stage, Used) and not stage.by_rows:
                 extents.setdefault((stage.other, stage.width), self.kernel.shape[2])
         return [
-            f"pack({k}, {n}, {self._at(view)}, {view.rows}, {view.columns}, "
-            f"{self._own(self.work.panels[view, n])});"
+            f"int32_t finite{self.work.panels[view, n]} = pack({k}, {n}, {self._at(view)}, "
+            f"{view.rows}, {view.columns}, {self._own(self.work.panels[view, n])});"
             for (view, n), k in extents.items()
         ]
 
@@ -218,7 +220,7 @@ class AttentionEmitter:
         packed = self._own(self.work.panels[stage.right, n])
         return (
             f"multiply(rows, {n}, {stage.inner}, {self._at(stage.left, 'a')}, {stage.left.rows}, "
-            f"{stage.left.columns}, {packed}, {self._scores(stage.buffer)}, {n}, 0);"
+            f"{stage.left.columns}, {packed}, {stage.inner}, {self._scores(stage.buffer)}, {n}, 0);"
         )
 
     def _used(self, k: int, stage: Used) -> list[str]:
@@ -227,19 +229,30 @@ class AttentionEmitter:
         if stage.by_rows:
             block, other = self._own(self.work.blocks[k]), stage.other
             return [
-                f"pack(rows, {width}, {self._at(other, 'a')}, {other.rows}, {other.columns}, "
-                f"{block});",
-                f"multiply({n}, {width}, rows, {scores}, 1, {n}, {block}, "
-                f"{self._sum(k, stage)}, {width}, a > start);",
+                "{",
+                f"    int64_t upto = {n};",
+                f"    if (pack(rows, {width}, {self._at(other, 'a')}, {other.rows}, "
+                f"{other.columns}, {block}))",
+                f"        upto = reach(rows, {n}, {scores}, {n});",
+                f"    {self.ct} *sum = {self._sum(k, stage)};",
+                f"    multiply(upto, {width}, rows, {scores}, 1, {n}, {block}, rows, sum, {width}, "
+                "a > start);",
+                f"    if (a == start) for (int64_t j = upto * {width}; j < {n * width}; j++) "
+                "sum[j] = 0;",
+                "}",
             ]
-        packed = self._own(self.work.panels[stage.other, width])
-        head = f"multiply(rows, {width}, {n}, {scores}, {n}, 1, {packed}, "
+        place = self.work.panels[stage.other, width]
         result = self.pointers[stage.buffer]
+        to = f"{result} + (batch * {m} + a) * {width}"
+        turned = self._own(self.work.results[k]) if stage.turned else ""
+        lines = [
+            f"multiply(rows, {width}, finite{place} ? reach(rows, {n}, {scores}, {n}) : {n}, "
+            f"{scores}, {n}, 1, {self._own(place)}, {n}, {turned or to}, {width}, 0);"
+        ]
         if not stage.turned:
-            return [f"{head}{result} + (batch * {m} + a) * {width}, {width}, 0);"]
-        turned = self._own(self.work.results[k])
+            return lines
         return [
-            f"{head}{turned}, {width}, 0);",
+            *lines,
             *self._transposed(f"{result} + batch * {m * width} + a", m, turned, "rows", width),
         ]
 

@@ -1,10 +1,12 @@
 """Products of small blocks of rows with packed operands, for kernels that run on such blocks.
 
-Input: the element types.  Output: C text of two routines for each.  `stax_panels_<t>` packs an
+Input: the element types.  Output: C text of three routines for each.  `stax_panels_<t>` packs an
 operand [k, n], however it lies, into panels as wide as the vectors of a tile, the last one filled
 up with zeros.  `stax_tiles_<t>` multiplies rows, read where they lie, with the panels: a tile of
 the result stays in registers while k goes by.  Whoever takes a block of rows at a time packs once
-and multiplies often; a library's call would pack both operands for each block.
+and multiplies often; a library's call would pack both operands for each block.  `stax_reach_<t>`
+says from which column on a block holds zeros alone, behind a mask: a product with finite numbers
+need not go further.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Iterable
 
 from stax.backends.c.transposed import transposing_function
 
-ROUTINES = tuple(f"{name}_{t}" for t in ("f32", "f64") for name in ("panels", "tiles"))
+ROUTINES = tuple(f"{name}_{t}" for t in ("f32", "f64") for name in ("panels", "tiles", "reach"))
 
 _SIZES = """\
 #if defined(__AVX512F__)
@@ -33,9 +35,12 @@ _TEXT = """\
 typedef @ct stax_panel_@t __attribute__((vector_size(STAX_PANEL_BYTES), aligned(sizeof(@ct))));
 enum { stax_panel_lanes_@t = STAX_PANEL_BYTES / (int)sizeof(@ct),
        stax_panel_width_@t = 2 * stax_panel_lanes_@t };
-void stax_panels_@t(int64_t k, int64_t n, const @ct *restrict b, int64_t row, int64_t column,
+/* Returns whether all numbers are finite. */
+int32_t stax_panels_@t(int64_t k, int64_t n, const @ct *restrict b, int64_t row, int64_t column,
         @ct *restrict to) {
     const int64_t w = stax_panel_width_@t;
+    stax_panel_@t rest = {0};
+    @ct left = 0;
     for (int64_t j0 = 0; j0 < n; j0 += w, to += k * w) {
         int64_t width = n - j0 < w ? n - j0 : w;
         const @ct *from = b + j0 * column;
@@ -52,7 +57,26 @@ void stax_panels_@t(int64_t k, int64_t n, const @ct *restrict b, int64_t row, in
             for (int64_t p = 0; p < k; p++)
                 for (int64_t j = 0; j < w; j++)
                     to[p * w + j] = j < width ? from[p * row + j * column] : 0;
+        for (int64_t p = 0; p < 2 * k; p++)
+            rest += *(const stax_panel_@t *)(to + p * stax_panel_lanes_@t) * 0;
     }
+    for (int l = 0; l < stax_panel_lanes_@t; l++) left += rest[l];
+    return left == 0;
+}
+int64_t stax_reach_@t(int64_t m, int64_t n, const @ct *c, int64_t ldc) {
+    int64_t reach = 0;
+    for (int64_t i = 0; i < m && reach < n; i++) {
+        const uint@bits_t *row = (const void *)(c + i * ldc);
+        int64_t last = n;
+        for (; last - reach >= 64; last -= 64) {
+            uint@bits_t any = 0;
+            for (int64_t j = last - 64; j < last; j++) any |= row[j] << 1;
+            if (any) break;
+        }
+        while (last > reach && !(uint@bits_t)(row[last - 1] << 1)) last--;
+        if (last > reach) reach = last;
+    }
+    return reach;
 }
 static void stax_panel_tile_@t(int64_t k, const @ct *restrict a, int64_t row, int64_t column,
         const @ct *restrict b, @ct *restrict c, int64_t ldc, int accumulate) {
@@ -84,10 +108,13 @@ static void stax_panel_tile_@t(int64_t k, const @ct *restrict a, int64_t row, in
             *to = accumulate ? *to + sums[i][h] : sums[i][h];
         }
 }
+/* The panels have `deep` rows, of which the first k are multiplied. */
 void stax_tiles_@t(int64_t m, int64_t n, int64_t k, const @ct *a, int64_t row, int64_t column,
-        const @ct *panels, @ct *c, int64_t ldc, int32_t accumulate) {
+        const @ct *panels, int64_t deep, @ct *c, int64_t ldc, int32_t accumulate) {
     const int64_t w = stax_panel_width_@t, h = STAX_PANEL_ROWS;
     @ct own[STAX_PANEL_ROWS * STAX_PANEL_DEPTH], all[STAX_PANEL_ROWS * stax_panel_width_@t];
+    for (int64_t i = 0; i < m && k == 0 && !accumulate; i++)
+        for (int64_t j = 0; j < n; j++) c[i * ldc + j] = 0;
     for (int64_t p0 = 0; p0 < k; p0 += STAX_PANEL_DEPTH) {
         int64_t depth = k - p0 < STAX_PANEL_DEPTH ? k - p0 : STAX_PANEL_DEPTH;
         int add = accumulate || p0;
@@ -95,7 +122,7 @@ void stax_tiles_@t(int64_t m, int64_t n, int64_t k, const @ct *a, int64_t row, i
             int64_t width = n - j < w ? n - j : w;
             for (int64_t i = 0; i < m; i += h) {
                 int64_t rows = m - i < h ? m - i : h, next = row, step = column;
-                const @ct *from = a + i * row + p0 * column, *b = panels + j * k + p0 * w;
+                const @ct *from = a + i * row + p0 * column, *b = panels + j * deep + p0 * w;
                 @ct *to = c + i * ldc + j;
                 if (rows < h) {
                     for (int64_t p = 0; p < depth; p++)

@@ -398,7 +398,9 @@ def _lapack_library() -> str:
 
 def _private(text: str) -> str:
     """The text with its exported functions made local to the file."""
-    return re.sub(r"^(void|int32_t) (stax_\w+\()", r"static \1 \2", text, flags=re.MULTILINE)
+    return re.sub(
+        r"^(void|int32_t|int64_t) (stax_\w+\()", r"static \1 \2", text, flags=re.MULTILINE
+    )
 
 
 def _constant(number: int, value: np.ndarray) -> str:
