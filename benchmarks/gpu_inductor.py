@@ -147,7 +147,7 @@ def main(names: list[str]) -> int:
         body = code[code.index("def call(") :]
         kernels = len(re.findall(r"^\s+\w+\.run\(", body, re.M))
         calls = len(re.findall(r"extern_kernels\.\w+\(|torch\.ops\.aten\.[\w.]+\(", body))
-        print(f"| {name} | {kernels} | {calls} | {moved / 1e6:.1f} |", flush=True)
+        print(f"| {name} | {kernels} | {calls} | {moved / 1e6:.2f} |", flush=True)
     return bad
 
 
