@@ -16,7 +16,7 @@ from stax.backends.triton.emit import NestEmitter
 from stax.backends.triton.handler import Axis
 from stax.backends.triton.kernel import Operand
 from stax.backends.triton.scores import loops_making, operand_of
-from stax.backends.triton.templates import Blocks, chosen_blocks
+from stax.backends.triton.templates import MULTIPROCESSORS, Blocks, chosen_blocks
 from stax.backends.triton.tiling import Tiling
 from stax.dtypes import DType
 from stax.loops.buffers import BufferTable, ExternBuffer
@@ -34,6 +34,7 @@ from stax.schedule.kernel import (
 
 MOST_TIMES = 2  # that an element is computed
 MOST_INSTRUCTIONS = 40
+MOST_BYTES = 128 * 1024  # that a program reads for it, where programs are few
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,5 +180,8 @@ def maker_of(kernel: Kernel, table: BufferTable, product: ExternBuffer, side: in
     if times > 1 and ops & transcendental_names():
         return None
     read = sum(table[name].nbytes for name in found.types)
+    rows = -(-n // blocks.n) if side else -(-m // blocks.m)
+    if blocks.tiles(shape) < MULTIPROCESSORS and read // rows > MOST_BYTES:
+        return None  # many programs that make it are faster than few
     stored = read + (1 + times) * table[given.buffer].nbytes
     return found if times <= MOST_TIMES and times * read <= stored else None
