@@ -251,6 +251,18 @@ def test_gradients_and_batches():
     )
 
 
+def test_running_products_begin_with_the_first_element():
+    x = np.array([[complex(0, np.inf), 2, 1j], [complex(np.inf, 1), 1, 1]])
+    with np.errstate(all="ignore"):
+        want = np.cumprod(x, 1), np.cumprod(x[:, ::-1], 1)[:, ::-1]
+    for got, w in zip(
+        stax.jit(lambda x: (np.cumprod(x, 1), lax.cumprod(x, 1, reverse=True)), strict=True)(x),
+        want,
+        strict=True,
+    ):
+        assert distance(got, w) == 0
+
+
 def test_writes_at_places():
     rng = np.random.default_rng(8)
     x, v = draw(rng, "c16", 7), draw(rng, "c16", 4)

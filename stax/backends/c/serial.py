@@ -15,7 +15,7 @@ from stax.backends.c.handler import INNER_DEPTH, CValue, load_text, store_text
 from stax.backends.c.lanes import Loop
 from stax.backends.c.reductions import Accumulator, combine_lines
 from stax.backends.c.streams import streams_of
-from stax.loops.monoids import MONOIDS
+from stax.loops.monoids import MONOIDS, PROD
 from stax.loops.scalar_ops import SCALAR_OPS, compute_dtype, spelling
 from stax.loops.symbolic import Expr, Symbol
 
@@ -40,9 +40,14 @@ class SerialEmitter(KernelFrame):
         accumulator = Accumulator(monoid, instr.dtype, emitter)
         operands = [values[a] for a in instr.args]
         right = [v.text for v in operands]
-        emitter.inner.lines.extend(
-            combine_lines(monoid, accumulator.dtypes, accumulator.names, right, emitter)
-        )
+        merged = combine_lines(monoid, accumulator.dtypes, accumulator.names, right, emitter)
+        if monoid is PROD and instr.dtype.kind == "c":
+            # As in NumPy, which starts with the first element: 1 times an infinity has a NaN part.
+            (total,), (value,), (line,) = accumulator.names, right, merged
+            first = self.along[-1] - 1 if instr.attrs[1] else 0
+            whole = line.partition(" = ")[2].rstrip(";")
+            merged = [f"{total} = {self.along_symbols[-1].name} == {first} ? {value} : {whole};"]
+        emitter.inner.lines.extend(merged)
         for n in range(place + 1, len(body.instrs)):
             if body.instrs[n].op == "project":
                 name = accumulator.names[body.instrs[n].attrs[0]]
