@@ -22,6 +22,7 @@ LEVELS: Final = 24  # limits a plan is looked for
 JUDGED: Final = 5  # changes judged by the model before one is chosen
 KEPT: Final = 8  # values of which one is kept where no drop is of use
 MOST: Final = 24  # the same, where none of them is of use
+STARTS: Final = 6  # plans from which less memory than the least is looked for
 PAIRED: Final = 6  # values of which two are dropped at once where one is not enough
 
 
@@ -65,12 +66,15 @@ class Moves:
         plan = max(self.found.values(), key=lambda p: (p.peak, -p.work))
         total = self.tries
         for k in range(1, LEVELS + 1):
-            self.stop = total - total * k // (LEVELS + 2)
+            self.stop = total - total * k // (LEVELS + 4)
             plan = self.at(high - (high - low) * k // LEVELS, plan)
         self.stop = 0
+        nothing = frozenset(self.allowed - frozenset(self.var.values()))
         while self.tries > 0:
-            plan = min(self.found.values(), key=lambda p: (p.peak, p.work))
-            lower = self.descend(plan.kept, plan.peak - 1)
+            lowest = sorted(self.found.values(), key=lambda p: (p.peak, p.work))[:STARTS]
+            limit = lowest[0].peak - 1
+            starts = (*(p.kept for p in lowest), nothing)
+            lower = next(filter(None, (self.descend(kept, limit) for kept in starts)), None)
             if lower is None:
                 return
             self.exchange(self.polish(lower, lower.peak), lower.peak)
@@ -269,21 +273,30 @@ class Moves:
                 if (k, more) in tried:
                     continue
                 tried.add((k, more))
-                changed = plan.kept ^ {self.var[k]}
-                if more:
-                    there = self.descend(changed, limit, k)
-                else:
-                    there = self.run(changed).plan
-                    if there.peak > limit or there.work == plan.work:
-                        there = None
-                if there is not None:
-                    there = self.polish(there, limit, -1 if more else k)
+                for there in self._exchanged(plan, k, limit):
                     if there.work < plan.work:
                         plan, better = there, True
                         break
-                if self.tries <= self.stop:
+                if better or self.tries <= self.stop:
                     break
         return plan
+
+    def _exchanged(self, plan: Plan, k: int, limit: int) -> Iterator[Plan]:
+        """Plans of at most `limit` bytes that keep a value that the plan drops, or the reverse."""
+        changed = plan.kept ^ {self.var[k]}
+        if changed > plan.kept:
+            lower = self.descend(changed, limit, k)
+            if lower is not None:
+                yield self.polish(lower, limit)
+            return
+        there = self.run(changed).plan
+        if there.peak <= limit and there.work != plan.work:
+            yield self.polish(there, limit, k)
+        results = changed.union(self.var[i] for i in self.results[k] if i in self.var)
+        if results != changed and self.tries > self.stop:
+            there = self.run(results).plan
+            if there.peak <= limit:
+                yield self.polish(there, limit, k)
 
     def _by_value(self, plan: Plan) -> list[int]:
         """Values to keep and to drop, the best bargain first."""
