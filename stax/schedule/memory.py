@@ -19,8 +19,8 @@ from operator import itemgetter
 
 ALIGNMENT = 64
 WASTE = 0.005  # share of the live bytes that is not worth looking for a better order
-MOVES = 200  # orders of placing that are looked at then
-PLACED = 12_000  # buffers placed for them
+MOVES = 400  # orders of placing that are looked at then
+PLACED = 20_000  # buffers placed for them
 BY_SIZE = 1_000  # buffers up to which several orders of placing them are tried
 
 
@@ -78,28 +78,26 @@ def plan_arena(lifetimes: Sequence[Lifetime]) -> ArenaPlan:
 def _moved(lifetimes: Sequence[Lifetime], plan: ArenaPlan) -> ArenaPlan:
     """A plan at least as good: one buffer after another is placed earlier or later than before."""
     crowds = _crowds(lifetimes)
-    order = [b for _, b in sorted(zip(crowds, lifetimes, strict=True), key=_fullest)]
     generator = random.Random(0)  # the same program always gets the same arena
-    end = math.inf
-    for _ in range(min(MOVES, PLACED // len(lifetimes))):
-        changed = order.copy()
-        if end < math.inf:
-            buffer = changed.pop(generator.randrange(len(order)))
-            changed.insert(generator.randrange(len(order)), buffer)
-        offsets = _placed(changed)
-        found = max(offsets[b.name] + aligned(b.nbytes) for b in changed)
-        if found <= end:
-            order, end = changed, found
-            if end < plan.nbytes:
-                plan = ArenaPlan(offsets, end, plan.live_peak)
-            if end <= plan.live_peak:
-                break
+    moves = min(MOVES, PLACED // len(lifetimes))
+    for key in ORDERS:
+        keyed = [(key(b, crowd), b) for b, crowd in zip(lifetimes, crowds, strict=True)]
+        order = [b for _, b in sorted(keyed, key=itemgetter(0))]
+        end = math.inf
+        for _ in range(moves // len(ORDERS)):
+            changed = order.copy()
+            if end < math.inf:
+                buffer = changed.pop(generator.randrange(len(order)))
+                changed.insert(generator.randrange(len(order)), buffer)
+            offsets = _placed(changed)
+            found = max(offsets[b.name] + aligned(b.nbytes) for b in changed)
+            if found <= end:
+                order, end = changed, found
+                if end < plan.nbytes:
+                    plan = ArenaPlan(offsets, end, plan.live_peak)
+                if end <= plan.live_peak:
+                    return plan
     return plan
-
-
-def _fullest(pair: tuple[int, Lifetime]) -> tuple[int, ...]:
-    crowd, b = pair
-    return -crowd, -b.nbytes, b.first, b.last
 
 
 def _crowds(lifetimes: Sequence[Lifetime]) -> list[int]:

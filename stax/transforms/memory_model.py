@@ -147,6 +147,7 @@ class MemoryModel:
             rows if unrolled else space,
             inner_bytes(eqn),
             rows,
+            len({a for a in eqn.inputs if isinstance(a, Var) and a not in self.number}),
         )
 
     @staticmethod

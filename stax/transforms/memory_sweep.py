@@ -31,6 +31,7 @@ class Step(NamedTuple):
     space: int  # points of its loops
     inner: int  # bytes that it needs while it runs
     rows: int  # elements of its result
+    given: int  # arguments that it reads, which live anyway
 
 
 class Sweep:
@@ -75,7 +76,20 @@ class Sweep:
         tiles = self.tiles
         spaces, touched, latest = self.spaces, self.touched, self.now
         kernels: list[int] = []
-        for reads, writes, opaque, view, cheap, late, tiny, weight, space, inner, rows in steps:
+        for (
+            reads,
+            writes,
+            opaque,
+            view,
+            cheap,
+            late,
+            tiny,
+            weight,
+            space,
+            inner,
+            rows,
+            given,
+        ) in steps:
             sources: tuple[int, ...] = ()
             now = latest
             if len(reads) == 1:
@@ -112,7 +126,7 @@ class Sweep:
                 elif readers[k] <= 1:
                     inlined = count <= ROOTS
                 else:
-                    inlined = count <= 1 and weight < HEAVY
+                    inlined = count + given <= 1 and weight < HEAVY
                 if inlined:
                     roots[k] = sources
                     ready[k] = now
