@@ -164,26 +164,28 @@ class Moves:
                 ratio = price / gain if gain > 0 else math.inf
                 ranked.append((ratio, k, gone.union(self.var[j] for j in longer)))
         ranked.sort(key=lambda r: r[:2])
-        for n, (_, _, gone) in enumerate(ranked[:MOST]):
+        # What is computed again where memory is full; kept, it ends what that is computed from.
+        n = model.count
+        full = max((t for t, a in enumerate(excess) if a), default=0)
+        again = [
+            k
+            for k, var in self.var.items()
+            if var not in kept and k + n in last and run.first[k + n] <= full <= last[k + n]
+        ]
+        again.sort(key=lambda k: sizes[k])
+        for place, (_, _, gone) in enumerate(ranked[:MOST]):
             yield kept - gone
-            if n == JUDGED - 3:
+            if place == JUDGED - 3:
                 for _, j, _ in ranked[:2]:
                     # What it is computed from in its place, or what is computed from it.
                     for others in (model.forward[model.producer[j]].reads, self.results[j]):
                         more = [self.var[i] for i in others if i in self.var]
                         if any(v not in kept for v in more):
                             yield (kept - {self.var[j]}).union(more)
-        # A value kept ends the recomputation of what it is computed from, where memory is full.
-        n = model.count
-        over = [t for t, a in enumerate(excess) if a]
-        full = over[-1] if over else 0
-        ending = [
-            k
-            for k, var in self.var.items()
-            if var not in kept and k + n in last and run.first[k + n] <= full <= last[k + n]
-        ]
-        ending.sort(key=lambda k: sizes[k])
-        for k in ending[:KEPT]:
+                for k in again[-2:]:
+                    replaced = [self.var[j] for j in self._price(k, run)[1] if j in self.var]
+                    yield kept.difference(replaced) | {self.var[k]}
+        for k in again[:KEPT]:
             yield kept | {self.var[k]}
         for one, other in combinations([gone for _, _, gone in ranked[:PAIRED]], 2):
             yield kept - one - other
