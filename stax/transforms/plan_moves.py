@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import accumulate, combinations
+from itertools import accumulate, combinations, pairwise
+from operator import itemgetter
 from typing import Final
 
 from stax.core.graph import Var
@@ -66,11 +67,17 @@ class Moves:
         plan = max(self.found.values(), key=lambda p: (p.peak, -p.work))
         total = self.tries
         for k in range(1, LEVELS + 1):
-            self.stop = total - total * k // (LEVELS + 4)
+            self.stop = total - total * k // (LEVELS + 8)
             plan = self.at(high - (high - low) * k // LEVELS, plan)
+        self.stop = total // 12
+        self._lower()
         self.stop = 0
+        self._fill()
+
+    def _lower(self) -> None:
+        """Look for less memory than the least so far."""
         nothing = frozenset(self.allowed - frozenset(self.var.values()))
-        while self.tries > 0:
+        while self.tries > self.stop:
             lowest = sorted(self.found.values(), key=lambda p: (p.peak, p.work))[:STARTS]
             limit = lowest[0].peak - 1
             starts = (*(p.kept for p in lowest), nothing)
@@ -78,6 +85,25 @@ class Moves:
             if lower is None:
                 return
             self.exchange(self.polish(lower, lower.peak), lower.peak)
+
+    def _fill(self) -> None:
+        """Look for plans between two that are far apart, the farthest first."""
+        tried: set[tuple[int, int]] = set()
+        while self.tries > self.stop:
+            front: list[Plan] = []
+            for plan in sorted(self.found.values(), key=lambda p: (p.peak, p.work)):
+                if not front or plan.work < front[-1].work:
+                    front.append(plan)
+            gaps = [
+                ((low.work - high.work) * (high.peak - low.peak), high, low)
+                for low, high in pairwise(front)
+                if (low.peak, high.peak) not in tried
+            ]
+            if not gaps:
+                return
+            _, high, low = max(gaps, key=itemgetter(0))
+            tried.add((low.peak, high.peak))
+            self.at((high.peak + low.peak) // 2, high)
 
     def at(self, limit: int, start: Plan) -> Plan:
         """The best plan of at most `limit` bytes that can be found from `start` and all others."""

@@ -42,7 +42,7 @@ LEVELS: Final = 6  # cuts that the dynamic program chooses among
 POSITIONS: Final = 20  # boundaries the dynamic program considers
 LIMITS: Final = 24  # memory limits it is run for
 GRAINS: Final = 48  # amounts of held bytes that it tells apart
-TRIES: Final = 240_000  # equations simulated while small changes are tried
+TRIES: Final = 300_000  # equations simulated while small changes are tried
 LARGE: Final = 3_000  # equations from which on fewer plans are looked at
 EXHAUSTIVE: Final = 12  # up to this many values, every set of them is tried
 
