@@ -10,8 +10,10 @@ the price, so a bisection finds the dearest price whose cut fits.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -46,25 +48,29 @@ _SCALE_BITS: Final = 20  # prices are whole numbers of 2**-20 bytes per operatio
 _STEPS: Final = 48
 
 
+def plain_budget(budget: Any) -> Any:
+    """A budget, NumPy's numbers as Python's: an int is bytes, a float a fraction."""
+    return budget.item() if isinstance(budget, np.integer | np.floating) else budget
+
+
 def budget_bytes(budget: int | float | str, everything: int) -> int:
     """A budget in bytes: an int, text such as "512MiB", or a fraction in (0, 1] of `everything`.
 
     Raises:
       ConfigurationError: none of the three, or negative.
     """
-    if isinstance(budget, np.integer):
-        budget = int(budget)
+    budget = plain_budget(budget)
     if isinstance(budget, str):
         match = _TEXT.match(budget)
         unit = match.group(2).lower().removesuffix("b") if match else "?"
         scale = {u.removesuffix("b"): n for u, n in _UNITS.items()}.get(unit)
         if match and scale and ("." not in match.group(1) or unit):
-            return int(float(match.group(1)) * scale)
+            return min(int(Fraction(match.group(1)) * scale), sys.maxsize)
     elif isinstance(budget, float):
         if 0.0 < budget <= 1.0:
             return int(budget * everything)
     elif isinstance(budget, int) and not isinstance(budget, bool) and budget >= 0:
-        return budget
+        return min(budget, sys.maxsize)  # no machine has more
     raise ConfigurationError(
         f"memory_budget={budget!r} is not a budget",
         hint='write bytes (1 << 20), text ("512MiB") or a fraction of the peak in (0, 1]',

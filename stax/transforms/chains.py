@@ -13,7 +13,9 @@ import enum
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from stax.errors import ConfigurationError
 
@@ -50,25 +52,31 @@ class Binomial:
     slots: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.slots, int) or isinstance(self.slots, bool) or self.slots < 1:
-            raise ConfigurationError(
-                f"Binomial: slots={self.slots!r} must be a whole number of at least 1"
-            )
+        object.__setattr__(self, "slots", _whole(self.slots, "slots", 1))
 
     def schedule(self, length: int) -> list[Action]:
         """The actions that reverse `length` steps."""
-        return list(_actions(length, self.slots))
+        return list(_actions(_whole(length, "length", 0), self.slots))
 
     def repetitions(self, length: int) -> int:
         """The largest number of times a step is computed."""
-        return repetition_number(length, self.slots)
+        return repetition_number(_whole(length, "length", 0), self.slots)
 
     def forward_steps(self, length: int) -> int:
         """How many forward steps the schedule takes, those inside the backward steps apart."""
-        if length <= 1:
+        if _whole(length, "length", 0) <= 1:
             return 0
         t = repetition_number(length, self.slots)
         return t * length - math.comb(self.slots + t, t - 1)
+
+
+def _whole(value: Any, name: str, least: int) -> int:
+    """A number that the user gave, as an int of at least `least`."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least:
+        return int(value)
+    raise ConfigurationError(
+        f"Binomial: {name}={value!r} must be a whole number of at least {least}"
+    )
 
 
 def _keep_carries(length: int) -> str | Binomial | None:

@@ -9,6 +9,7 @@ evaluated when the backward pass first needs it and no pass merges it back into 
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 
 from stax.core.aval import Aval, aval_of
 from stax.core.functionalize import mark_arguments
-from stax.core.graph import Graph, Var
+from stax.core.graph import Eqn, Graph, Var
 from stax.core.primitive import COMPOSED, Primitive, Recompute
 from stax.core.staging import eval_graph, frees_after, lift_constants, stage
 from stax.core.trace import EVAL, STATE, bind, bind1, tagged, use_trace
@@ -97,9 +98,7 @@ def _saved_values(graph: Graph, policy: Policy | None) -> list[Var]:
         return []
     saved: list[Var] = []
     for eqn in graph.eqns:
-        if eqn.prim.linearize is None and policy(
-            eqn.prim, *(a.aval for a in eqn.inputs), **eqn.params
-        ):
+        if eqn.prim.linearize is None and _allows(policy, eqn):
             saved.extend(eqn.outputs)
     return saved
 
@@ -243,6 +242,29 @@ def _check_policy(policy: Any, what: str) -> None:
             f"{what}={policy!r} is not a policy",
             hint=f"take one of stax.checkpoint_policies: {names}",
         )
+    try:
+        parameters = inspect.signature(policy).parameters.values()
+    except (TypeError, ValueError):
+        return  # written in C
+    kinds = {p.kind for p in parameters}
+    if not kinds >= {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+        raise ConfigurationError(
+            f"{what}={policy!r} cannot be called as policy(primitive, *avals, **params)",
+            hint="write it with these arguments; a function of stax.checkpoint_policies that makes "
+            "a policy is called first: save_only_these_names('name')",
+        )
+
+
+def _allows(policy: Policy, eqn: Eqn) -> bool:
+    """Whether the policy keeps the results of an equation."""
+    found = policy(eqn.prim, *(a.aval for a in eqn.inputs), **eqn.params)
+    if isinstance(found, bool | np.bool_):
+        return bool(found)
+    raise ConfigurationError(
+        f"checkpoint: the policy {name_of(policy)} says {found!r} of {eqn.op}, not True or False",
+        where=eqn.source or None,
+        hint="return True for what is kept, False for what is computed again",
+    )
 
 
 def _checked_names(names: Sequence[Any], what: str) -> frozenset[str]:

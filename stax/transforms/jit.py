@@ -44,7 +44,7 @@ from stax.pytree import (
     treedef_is_leaf,
 )
 from stax.transforms.arguments import check_callable, finished
-from stax.transforms.budget import budget_bytes
+from stax.transforms.budget import budget_bytes, plain_budget
 from stax.transforms.grad import Product
 from stax.transforms.inspect import ShapeDtypeStruct
 from stax.transforms.jit_call import jit_p
@@ -140,7 +140,11 @@ def jit(
     if memory_budget is not None:
         budget_bytes(memory_budget, 1)
     options = CompileOptions.of(
-        backend, memory_budget, strict, matmul_precision, dynamic_batch=bool(dynamic_batch)
+        backend,
+        plain_budget(memory_budget),
+        strict,
+        matmul_precision,
+        dynamic_batch=bool(dynamic_batch),
     )
     nums, names = _as_tuple(static_argnums), _as_tuple(static_argnames)
     function = JitFunction(fun, nums, names, options, write_back)

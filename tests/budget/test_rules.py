@@ -176,6 +176,17 @@ def test_nonsense_budgets_of_regions():
         (lambda: stax.checkpoint(3), "checkpoint takes a function, got int"),
         (lambda: stax.checkpoint(np.sin, policy="dots"), "policy='dots' is not a policy"),
         (lambda: stax.checkpoint(np.sin, policy=stax.checkpoint_policies), "is not a policy"),
+        (lambda: stax.checkpoint(np.sin, policy=lambda prim: True), "cannot be called as policy("),
+        (
+            lambda: stax.checkpoint(np.sin, policy=stax.checkpoint_policies.save_only_these_names),
+            "is called first: save_only_these_names('name')",
+        ),
+        (
+            lambda: stax.grad(stax.checkpoint(lambda x: np.sin(x).sum(), policy=lambda *a, **k: X))(
+                X
+            ),
+            "of sin, not True or False",
+        ),
         (lambda: stax.checkpoint_policies.save_only_these_names(3), "3 is not a name"),
         (lambda: stax.checkpoint_policies.save_any_names_but_these(None), "None is not a name"),
         (lambda: stax.checkpoint_policies.save_from_both_policies("a", "b"), "first='a' is not"),
@@ -185,6 +196,8 @@ def test_nonsense_budgets_of_regions():
         (lambda: stax.checkpoint_sequential([np.sin, 3], 1, X), "takes a function, got int"),
         (lambda: stax.jit(np.sin, memory_budget="0.5")(X), "'0.5' is not a budget"),
         (lambda: stax.Binomial(slots=0), "slots=0 must be a whole number"),
+        (lambda: stax.Binomial(slots=2).schedule(-1), "length=-1 must be a whole number"),
+        (lambda: stax.Binomial(slots=2).forward_steps(2.5), "length=2.5 must be a whole number"),
     ],
 )
 def test_nonsense_is_named_where_it_is_written(wrong, message):
@@ -192,6 +205,19 @@ def test_nonsense_is_named_where_it_is_written(wrong, message):
         wrong()
     assert message in str(caught.value)
     assert isinstance(caught.value, TypeError) or __file__ in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "number", [np.float32(1.0), np.float16(1.0), np.int32(1 << 20), 10**400, "9" * 400]
+)
+def test_a_budget_is_any_number(number):
+    g = stax.grad(lambda x: np.sin(np.sin(x)).sum())
+    np.testing.assert_array_equal(stax.jit(g, memory_budget=number)(X), stax.jit(g)(X))
+
+
+def test_slots_are_any_whole_number():
+    assert stax.Binomial(slots=np.int64(3)) == stax.Binomial(slots=3)
+    assert stax.Binomial(slots=3).forward_steps(np.int32(10)) == 15
 
 
 def test_no_functions_in_sequence_are_the_identity():

@@ -83,6 +83,21 @@ def test_every_size_gives_the_bits_of_its_own_program(f, monkeypatch):
         assert all(slopes[k].tobytes() == expected_slopes[k].tobytes() for k in W), n
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("extreme", [snp.max, snp.min])
+def test_an_extreme_of_zeros_has_the_sign_of_its_own_program(extreme, dtype, monkeypatch):
+    general = stax.jit(lambda x: (extreme(x), extreme(x, axis=1)), dynamic_batch=True)
+    sizes = [5, 3, 7, 16, 9, 33, 1, 100, 64, 13, 11, 12]
+    rng = np.random.default_rng(0)
+    zeros = {n: np.where(rng.random((4, n)) < 0.5, 0.0, -0.0).astype(dtype) for n in sizes}
+    found = [general(zeros[n]) for n in sizes]
+    monkeypatch.setattr(driver, "shared", lambda text, static: None)
+    static = stax.jit(lambda x: (extreme(x), extreme(x, axis=1)))
+    for n, own in zip(sizes, found, strict=True):
+        expected = static(zeros[n])
+        assert [v.tobytes() for v in own] == [v.tobytes() for v in expected], n
+
+
 def test_further_sizes_are_not_compiled(tmp_path, monkeypatch):
     monkeypatch.setenv("STAX_CACHE_DIR", str(tmp_path))
     step = stax.jit(stax.value_and_grad(loss), dynamic_batch=True)
@@ -92,6 +107,18 @@ def test_further_sizes_are_not_compiled(tmp_path, monkeypatch):
         step(W, *batch(n))
     assert counters.compiled - made == len(sizes) == 20
     assert counters.compiler_runs - before <= 6  # few forms, two or three libraries each
+
+
+def test_library_calls_are_shared(tmp_path, monkeypatch):
+    monkeypatch.setenv("STAX_CACHE_DIR", str(tmp_path))
+    f = stax.jit(lambda x: (snp.sort(x, axis=0), snp.fft.fft(x, axis=0)), dynamic_batch=True)
+    before = counters.compiler_runs
+    for n in (70, 71, 75, 90, 101, 130):
+        x = RNG.normal(size=(n, 3))
+        found = f(x)
+        np.testing.assert_array_equal(found[0], np.sort(x, axis=0))
+        np.testing.assert_allclose(found[1], np.fft.fft(x, axis=0), atol=1e-11)
+    assert counters.compiler_runs - before == 2
 
 
 def test_the_third_size_is_general_without_being_asked():

@@ -28,7 +28,9 @@ _NUMBER = re.compile(
     r"(?<![\w.])((?:0x[\da-f.]+(?:p[+-]?\d+)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)[ulf]*)",
     re.IGNORECASE,
 )
-_SUM = re.compile(r"simd .*reduction\([+*]:")
+_REDUCTION = re.compile(
+    r"simd .*reduction\((?:[+*]|max|min):"
+)  # an extreme of 0.0 and -0.0 is either
 _CONTEXT_ENDS = "} stax_context;\n"
 _RUN = "int32_t stax_run("
 _VARIABLES = """\
@@ -60,10 +62,10 @@ class Shared:
 
 
 class _NotGeneral(Exception):
-    """A number stands where C has no place for a variable, or decides the order of a sum.
+    """A number stands where C has no place for a variable, or decides an order.
 
-    The order of a sum that a pragma leaves to the compiler depends on whether it knows the length;
-    the bits of a result must not depend on what else has run.
+    The order of a reduction that a pragma leaves to the compiler depends on whether it knows the
+    length; the bits of a result must not depend on what else has run.
     """
 
 
@@ -182,11 +184,13 @@ def _general(text: str, classes: dict[int, tuple[str, ...]]) -> tuple[str, list[
             end, named = match.end(), True
         if named and (header < 0 or line.startswith(("#", "static", "int32_t"))):
             raise _NotGeneral
-        if named and ("#" in line or _SUM.search(lines[-1])):
+        if named and ("#" in line or _REDUCTION.search(lines[-1])):
             raise _NotGeneral
         if named and table >= 0:
             lines[table] = lines[table].replace("static const", "const", 1)
         changed = "".join([*pieces, line[end:]])
+        if named:  # a table on one line
+            changed = changed.replace("static const", "const")
         if not line.startswith((" ", "}", "#")) and line.endswith(") {"):
             header, used = len(lines), {}
             changed = changed.replace(_RUN, "static int32_t stax_run_sized(")
