@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -187,6 +188,12 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: A
     """
     if not _is_place(device):
         places, structure = tree_flatten(device, _is_place)
+        for place in places:
+            if not _is_place(place):
+                raise DeviceError(
+                    f"{place!r} of type {type(place).__name__} names no device",
+                    hint='one of devices(...), "cpu", "cuda", "cuda:1", or a sharding',
+                )
         parts = structure.flatten_up_to(x)
         put_each = [device_put(part, place) for part, place in zip(parts, places, strict=True)]
         return structure.unflatten(put_each)
@@ -197,8 +204,13 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: A
     if device is None or device == _CPU:
         return tree_map(array, x)
     platform, _, number = str(getattr(device, "platform", device)).partition(":")
+    if not re.fullmatch(r"\d*", number, re.ASCII):
+        raise DeviceError(
+            f"{device!r} names no device: {number!r} is not the number of one",
+            hint=f'for example "{platform}:0"',
+        )
     known = devices(platform)
-    index = int(number) if number.isdigit() else int(getattr(device, "id", 0))
+    index = int(number or getattr(device, "id", 0))
     if platform not in _GPU:
         return tree_map(array, x)
     if index >= len(known):

@@ -67,7 +67,9 @@ def check_leaves(leaves: Iterable[Any], what: str) -> None:
             raise DtypeError(
                 f"{what} must be arrays or numbers, found {type(leaf).__name__} {str(leaf)[:60]!r}",
                 where=user_source() or None,
-                hint="close over it, or mark it static in jit with static_argnums",
+                hint="copy it with .to_numpy(), or compile with jit(..., backend='triton')"
+                if hasattr(leaf, "to_numpy") and hasattr(leaf, "__dlpack_device__")
+                else "close over it, or mark it static in jit with static_argnums",
             )
         if isinstance(leaf, np.ndarray | np.generic) and not is_supported(
             leaf.dtype.newbyteorder("=")

@@ -33,7 +33,8 @@ typedef void (*callback)(const char *, int, int, const uint64_t *);
 
 static Block *blocks;
 static Work *captured, **tail;
-static int capturing, launches, live_modules, live_graphs, live_events, live_pinned, late, devices = 1, version = 12040;
+static intptr_t capturing;  /* the stream that captures */
+static int streams, launches, live_modules, live_graphs, live_events, live_pinned, late, devices = 1, version = 12040;
 static size_t limit = (size_t)1 << 34, used;
 static char planted[64], fault[256];
 static int planted_code, planted_after;
@@ -66,7 +67,7 @@ static int plant(const char *name) {
 #define START(name) { int code_ = plant(name); if (code_) return code_; }
 #define INSIDE(name) START(name) if (!entered) return blame(INVALID_CONTEXT, name " without a context");
 #define ON(name, stream) INSIDE(name) \
-    if ((intptr_t)(stream) != 16 * entered) return blame(INVALID_CONTEXT, name " on a stream of another context");
+    if ((intptr_t)(stream) / 16 != entered) return blame(INVALID_CONTEXT, name " on a stream of another context");
 
 static int known(address a, size_t n) {
     for (Block *b = blocks; b; b = b->next)
@@ -98,7 +99,7 @@ int cuMemPoolSetAttribute(void *p, int a, void *v) { (void)p; (void)v; return a 
 int cuMemPoolTrimTo(void *p, size_t n) { (void)p; (void)n; return 0; }
 int cuMemAllocAsync(address *out, size_t n, void *stream) {
     ON("cuMemAllocAsync", stream)
-    if (capturing) return blame(CAPTURE_UNSUPPORTED, "allocation while capturing");
+    if (capturing && capturing == (intptr_t)stream) return blame(CAPTURE_UNSUPPORTED, "allocation while capturing");
     if (used + n > limit) return OUT_OF_MEMORY;
     Block *b = malloc(sizeof *b);
     b->start = (address)(uintptr_t)aligned_alloc(256, (n + 255) / 256 * 256);
@@ -135,8 +136,8 @@ static void perform(Work *w) {
     } else if (w->kind == 1) memset((void *)(uintptr_t)w->target, w->byte, w->size);
     else memcpy((void *)(uintptr_t)w->target, (void *)(uintptr_t)w->source, w->size);
 }
-static int issue(Work w) {
-    if (!capturing) { perform(&w); return 0; }
+static int issue(Work w, void *stream) {
+    if (!capturing || capturing != (intptr_t)stream) { perform(&w); return 0; }
     *tail = malloc(sizeof w);
     **tail = w; (*tail)->next = 0; tail = &(*tail)->next;
     return 0;
@@ -156,7 +157,7 @@ int cuMemcpyDtoHAsync_v2(void *d, address s, size_t n, void *stream) {
 int cuMemcpyDtoDAsync_v2(address d, address s, size_t n, void *stream) {
     ON("cuMemcpyDtoDAsync_v2", stream)
     if (!known(d, n) || !known(s, n)) return blame(INVALID_VALUE, "copy between unknown memory");
-    return issue((Work){.kind = 2, .target = d, .source = s, .size = n});
+    return issue((Work){.kind = 2, .target = d, .source = s, .size = n}, stream);
 }
 int cuPointerGetAttribute(void *out, int attribute, address a) {
     START("cuPointerGetAttribute")
@@ -170,7 +171,7 @@ int cuPointerGetAttribute(void *out, int attribute, address a) {
 int cuMemsetD8Async(address d, unsigned char c, size_t n, void *stream) {
     ON("cuMemsetD8Async", stream)
     if (!known(d, n)) return blame(INVALID_VALUE, "filled memory that is not allocated");
-    return issue((Work){.kind = 1, .target = d, .byte = c, .size = n});
+    return issue((Work){.kind = 1, .target = d, .byte = c, .size = n}, stream);
 }
 
 static uint16_t u16(const unsigned char *p) { return p[0] | p[1] << 8; }
@@ -238,19 +239,20 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
         if (f->sizes[k] == 8 && w.values[k] && !known(w.values[k], 1))
             return blame(INVALID_VALUE, "a pointer to memory that is not allocated");
     }
-    return issue(w);
+    return issue(w, stream);
 }
-int cuStreamCreate(void **s, unsigned f) { (void)f; INSIDE("cuStreamCreate") *s = (void *)(intptr_t)(16 * entered); return 0; }
+int cuStreamCreate(void **s, unsigned f) { (void)f; INSIDE("cuStreamCreate") *s = (void *)(intptr_t)(16 * entered + streams++ % 16); return 0; }
 int cuStreamSynchronize(void *s) {
     START("cuStreamSynchronize")
     waited = (intptr_t)s;
-    return capturing ? blame(CAPTURE_UNSUPPORTED, "wait while capturing") : 0;
+    return capturing && s == (void *)capturing ? blame(CAPTURE_UNSUPPORTED, "wait while capturing") : 0;
 }
 int cuStreamDestroy_v2(void *s) { (void)s; return 0; }
 int cuStreamBeginCapture_v2(void *s, int mode) {
-    (void)s; (void)mode;
-    INSIDE("cuStreamBeginCapture_v2")
-    capturing = 1; captured = 0; tail = &captured;
+    (void)mode;
+    ON("cuStreamBeginCapture_v2", s)
+    if (capturing) return blame(CAPTURE_UNSUPPORTED, "two captures at once");
+    capturing = (intptr_t)s; captured = 0; tail = &captured;
     return 0;
 }
 int cuStreamEndCapture(void *s, void **g) { (void)s; capturing = 0; *g = captured; return 0; }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -302,3 +305,64 @@ def test_operators_work_on_copies(cuda):
     ]:
         assert type(found) is np.ndarray
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_copied_array_is_never_freed_twice(cuda):
+    for copied in (copy.copy, copy.deepcopy, lambda y: pickle.loads(pickle.dumps(y))):
+        again = copied(put(X))
+        other = put(X * 100)  # takes memory that was freed
+        np.testing.assert_array_equal(again, X)
+        np.testing.assert_array_equal(other, X * 100)
+    assert cuda.fake_fault() == b""
+
+
+@pytest.mark.parametrize("typestr", [">f4", ">i2", ">u8", "<f8", "?"])
+def test_the_order_of_bytes_is_that_of_the_device(cuda, typestr):
+    y = put(X.astype(typestr))
+    assert y.dtype == np.dtype(typestr).newbyteorder("=")
+    np.testing.assert_array_equal(y, X.astype(typestr))
+
+
+@pytest.mark.parametrize("dtype", [np.longdouble, np.complex64, "M8[s]", object, "U3"])
+def test_a_type_that_no_device_has_is_refused(cuda, dtype):
+    with pytest.raises(DtypeError, match=r"cannot be put on cuda:sm_90(.|\n)*one of bool, int8"):
+        put(np.zeros(3, dtype))
+
+
+@pytest.mark.parametrize("place", ["cuda:-1", "cuda:x", "cuda:sm_90", "cuda:1.0", 0, 1.5])
+def test_a_place_that_names_no_device(cuda, place):
+    with pytest.raises(DeviceError, match="names no device"):
+        stax.device_put(X, place)
+
+
+def test_arrays_on_a_device_in_every_place_of_a_ufunc(cuda):
+    x = put(X)
+    where = put(X > 3)
+    out = np.add(x, 1, out=np.zeros_like(X), where=where)
+    np.testing.assert_array_equal(out, np.where(X > 3, X + 1, 0))
+    with pytest.raises(DeviceError, match=r"add: the result cannot be written to an array on cuda"):
+        np.add(X, 1, out=x)
+    with pytest.raises(DeviceError, match=r"write x = x \+ y for x \+= y"):
+        x += 1
+
+
+def test_a_single_element_counts_and_prints_as_a_number(cuda):
+    assert f"{put(np.float32(0.5)):.2f}" == "0.50"
+    assert f"{put(X)}" == repr(put(X))
+    assert ["a", "b"][put(np.int32(1))] == "b"
+    with pytest.raises(TypeError, match="only integer"):
+        ["a"][put(np.float32(0))]
+
+
+def test_a_taker_that_reads_the_memory_of_the_process(cuda):
+    x = put(X)
+    with pytest.raises(BufferError, match=r"array is on cuda:0.*np\.asarray"):
+        np.from_dlpack(x)
+    np.testing.assert_array_equal(np.from_dlpack(x, device="cpu"), X)
+    del x
+    assert fake.used(cuda) == 0
+
+
+def test_transformations_outside_of_programs_say_what_to_do(cuda):
+    with pytest.raises(DtypeError, match=r"copy it with \.to_numpy\(\), or compile"):
+        stax.grad(lambda a: (a * a).sum())(put(X))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -217,6 +219,7 @@ def test_the_fastest_blocks_are_measured_once_and_remembered(
 
 WARM = """
 import sys
+import threading
 import numpy as np, stax
 f = stax.jit(stax.grad(lambda x: (np.tanh(x) * x.sum()).sum()), backend="triton")
 f(np.ones((30, 40), np.float32))
@@ -238,6 +241,7 @@ def test_a_warm_start_imports_neither_triton_nor_sympy(fake_library, tmp_path, m
 
 ABSENT = """
 import sys
+import threading
 sys.modules["triton"] = None
 import numpy as np, stax
 try:
@@ -255,3 +259,57 @@ def test_without_triton_and_without_a_cached_program(fake_library, tmp_path, mon
     )
     assert "compiled by triton, which cannot be imported" in done.stdout
     assert "pip install 'stax[gpu]'" in done.stdout
+
+
+@pytest.mark.parametrize("meanwhile", ["launch", "read", "put"])
+def test_what_another_thread_issues_while_a_program_is_captured_runs(cuda, meanwhile):
+    """Only the launches of the program itself become its graph, and nothing has to wait."""
+    x = put(X)
+    f = stax.jit(lambda x: np.exp(x) * x.sum(), backend="triton")
+    other = stax.jit(lambda x: np.cos(x) + 3, backend="triton")
+    other(x)
+    work = {"launch": lambda: other(x), "read": x.to_numpy, "put": lambda: put(X * 2)}[meanwhile]
+    machine = device.machine(0)
+    kept, capture = machine.launcher, machine.captured
+    launched, seen, captures = [], [], []
+
+    def launcher(*args):
+        if captures and not seen:
+            seen.append("started")
+            before = cuda.fake_launches()
+            beside = threading.Thread(target=lambda: seen.append(work()))
+            beside.start()
+            beside.join()
+            launched.append(cuda.fake_launches() - before)
+        return kept(*args)
+
+    machine.launcher = launcher
+    machine.captured = lambda work: captures.append(1) or capture(work)
+    for _ in range(4):
+        out = f(x)
+    assert out.shape == X.shape
+    assert len(seen) == 2  # it came to an end without an error
+    assert launched == [1 if meanwhile == "launch" else 0]
+    machine.launcher = kept
+    before, kernels = cuda.fake_launches(), len(f.lower(x).source.kernels)
+    f(x)
+    assert cuda.fake_launches() - before == kernels  # replayed: its own and no other
+    assert cuda.fake_fault() == b""
+
+
+def test_memory_of_a_loop_that_runs_out_is_given_back(cuda):
+    def f(x, start):
+        return stax.lax.scan(lambda c, row: (c * 0.5 + row, c.sum()), start, x)
+
+    program = stax.jit(f, backend="triton")
+    x, start = put(np.ones((20, 900), np.float32)), put(np.zeros(900, np.float32))
+    held, refused = fake.used(cuda), 0
+    for room in range(0, 40_000, 1000):
+        cuda.fake_set(1, 12040, held + room)
+        with contextlib.suppress(DeviceError):
+            program(x, start)
+            break
+        refused += 1
+        assert fake.used(cuda) == held
+    assert refused > 6  # somewhere among the results, the carries and the temporaries
+    assert cuda.fake_fault() == b""

@@ -9,6 +9,7 @@ copies; NumPy gets a copy through `__array__`; other libraries share the memory 
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from stax.backends.triton import dlpack
 from stax.backends.triton.device import ALIGNMENT, CudaDevice, Machine, holder, machine
 from stax.dtypes import DType
 from stax.errors import DeviceError, DtypeError
+
+_UNSAID = object()
 
 
 class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
@@ -83,10 +86,25 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         return out if dtype is None else out.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        given = [v.to_numpy() if isinstance(v, DeviceArray) else v for v in inputs]
-        if any(isinstance(v, DeviceArray) for v in kwargs.get("out", ())):
-            return NotImplemented
-        return getattr(ufunc, method)(*given, **kwargs)
+        for target in kwargs.get("out", ()):
+            if isinstance(target, DeviceArray):
+                raise DeviceError(
+                    f"{ufunc.__name__}: the result cannot be written to an array on "
+                    f"{target.device}, which never changes",
+                    hint="write x = x + y for x += y, and leave out= away",
+                )
+        given = [_on_host(v) for v in inputs]
+        return getattr(ufunc, method)(*given, **{k: _on_host(v) for k, v in kwargs.items()})
+
+    def __copy__(self) -> DeviceArray:
+        return self  # never changes
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DeviceArray:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as a copy in the memory of the process; read onto the device of that number."""
+        return put, (self.to_numpy(), self._machine.index)
 
     def __getitem__(self, index: Any) -> Any:
         return self.to_numpy()[index]
@@ -109,6 +127,12 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __int__(self) -> int:
         return int(self.item())
+
+    def __index__(self) -> int:
+        return operator.index(self.to_numpy())
+
+    def __format__(self, form: str) -> str:
+        return format(self.item(), form) if form and not self.shape else format(str(self), form)
 
     def __bool__(self) -> bool:
         return bool(self.to_numpy())
@@ -140,7 +164,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __dlpack__(
         self,
         *,
-        stream: Any = None,
+        stream: Any = _UNSAID,
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
@@ -148,16 +172,26 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         """A capsule that shares the memory; the value is computed before it is returned.
 
         Asked for the CPU's memory (`numpy.from_dlpack(x, device="cpu")`), a copy.
+
+        Raises:
+          BufferError: the taker cannot read a device, or wants the array on another one.
         """
         if dl_device is not None and dl_device[0] == dlpack.CPU:
             if copy is False:
                 raise BufferError("an array on a device reaches the CPU by a copy only")
             return self.to_numpy().__dlpack__(max_version=max_version)
+        if stream is _UNSAID and max_version is not None:
+            # Who knows of devices names a stream. NumPy would refuse the capsule, which then dies
+            # while an exception is set, and the call back into Python would lose that.
+            raise BufferError(
+                f"the array is on {self.device}, and who asks for its memory reads the CPU's; "
+                'np.asarray(x) or np.from_dlpack(x, device="cpu") copies it'
+            )
         if dl_device not in (None, self.__dlpack_device__()):
             raise BufferError(f"the array is on {self.device}, not on DLPack's {dl_device}")
         if copy:
             fresh = _copied(self._machine, self.address, self.shape, self.dtype)
-            return fresh.__dlpack__(max_version=max_version)
+            return fresh.__dlpack__(stream=stream, max_version=max_version)
         self._machine.synchronize()
         tensor = dlpack.Tensor(self.address, self._machine.index, self.shape, self.dtype)
         return dlpack.capsule(tensor, self, max_version)
@@ -182,12 +216,27 @@ def put(value: Any, index: int = 0) -> DeviceArray:
     if is_on_device(value):
         found = shared(value)
         return found if found.machine is on else put(found.to_numpy(), index)
-    array = np.ascontiguousarray(value).reshape(np.shape(value))
-    if array.dtype.kind not in "iufb" and array.dtype.name != "bfloat16":
-        raise DtypeError(f"arrays of {array.dtype} cannot be put on {on.name}")
-    address = on.allocate(array.nbytes, f"array {array.dtype}{list(array.shape)}")
-    on.upload(address, array)
-    return DeviceArray(on, address, array.shape, array.dtype)
+    array = np.asarray(value)
+    dtype = array.dtype.newbyteorder("=")
+    if dtype not in dlpack.DTYPES:
+        raise DtypeError(
+            f"arrays of {array.dtype} cannot be put on {on.name}",
+            hint="convert to one of " + ", ".join(d.name for d in dlpack.DTYPES),
+        )
+    return copied_to(on, array.astype(dtype, copy=False))
+
+
+def copied_to(on: Machine, array: np.ndarray[Any, Any]) -> DeviceArray:
+    """A copy of an array of the process on a machine."""
+    dense = np.ascontiguousarray(array).reshape(array.shape)
+    address = on.allocate(dense.nbytes, f"array {dense.dtype}{list(dense.shape)}")
+    made = DeviceArray(on, address, dense.shape, dense.dtype)  # gives it back if that fails
+    on.upload(address, dense)
+    return made
+
+
+def _on_host(value: Any) -> Any:
+    return value.to_numpy() if isinstance(value, DeviceArray) else value
 
 
 def is_on_device(value: Any) -> bool:

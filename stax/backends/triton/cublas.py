@@ -68,15 +68,13 @@ class Cublas:
         on.enter()
         self._check("cublasCreate_v2", library.cublasCreate_v2(handle))
         self._handle = handle[0]
-        stream = ffi.cast("void *", int(on.stream_address))
-        self._check("cublasSetStream_v2", library.cublasSetStream_v2(self._handle, stream))
+        self._on = on
+        self._stream: Any = None
+        self._lock = threading.Lock()  # from the choice of a stream to the product on it
         self._check("cublasSetMathMode", library.cublasSetMathMode(self._handle, 0))
         # Work space of its own, so that products may be captured in a graph.
         work = on.allocate(WORKSPACE, "work space of cuBLAS")
-        self._check(
-            "cublasSetWorkspace_v2",
-            library.cublasSetWorkspace_v2(self._handle, ffi.cast("void *", work), WORKSPACE),
-        )
+        self._work = ffi.cast("void *", work)
         self._one = {k: ffi.new(f"{t} *", 1) for k, t in (("s", "float"), ("d", "double"))}
         self._zero = {k: ffi.new(f"{t} *", 0) for k, t in (("s", "float"), ("d", "double"))}
 
@@ -85,6 +83,21 @@ class Cublas:
             raise DeviceError(
                 f"{name} failed with status {code}", hint="STAX_CUBLAS=off does without cuBLAS"
             )
+
+    def _issue_to(self, stream: Any) -> None:
+        """Let products go to a stream; choosing one takes the work space away."""
+        if self._stream is not None and stream == self._stream:
+            return
+        lib, handle = self._lib, self._handle
+        self._stream = None
+        self._check(
+            "cublasSetStream_v2",
+            lib.cublasSetStream_v2(handle, ffi.cast("void *", stream)),
+        )
+        self._check(
+            "cublasSetWorkspace_v2", lib.cublasSetWorkspace_v2(handle, self._work, WORKSPACE)
+        )
+        self._stream = stream
 
     def multiply(self, product: Product, left: int, right: int, result: int) -> None:
         """`result = left @ right` at these addresses."""
@@ -97,13 +110,15 @@ class Cublas:
         compute = COMPUTE[own.name]
         if own.name == "float32" and product.precision == "tf32":
             compute = FAST_TF32
-        code = self._lib.cublasGemmStridedBatchedEx(
-            self._handle, first[0], second[0], n, m, k, self._one[kind],
-            ffi.cast("void *", first[1]), TYPES[own.name], first[2], product.right.strides[0],
-            ffi.cast("void *", second[1]), TYPES[own.name], second[2], product.left.strides[0],
-            self._zero[kind], ffi.cast("void *", target), TYPES[out.name], n, m * n, b,
-            compute, DEFAULT_ALGORITHM,
-        )  # fmt: skip
+        with self._lock:
+            self._issue_to(self._on.stream)
+            code = self._lib.cublasGemmStridedBatchedEx(
+                self._handle, first[0], second[0], n, m, k, self._one[kind],
+                ffi.cast("void *", first[1]), TYPES[own.name], first[2], product.right.strides[0],
+                ffi.cast("void *", second[1]), TYPES[own.name], second[2], product.left.strides[0],
+                self._zero[kind], ffi.cast("void *", target), TYPES[out.name], n, m * n, b,
+                compute, DEFAULT_ALGORITHM,
+            )  # fmt: skip
         self._check("cublasGemmStridedBatchedEx", int(code))
 
 

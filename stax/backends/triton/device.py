@@ -164,10 +164,11 @@ class CudaDevice:
         call("cuDevicePrimaryCtxRetain", context, self._handle)
         self._context = context[0]
         self.enter()
-        stream = ffi.new("CUstream *")
-        call("cuStreamCreate", stream, NON_BLOCKING)
-        self.stream = stream[0]
-        self.stream_address = int(ffi.cast("uintptr_t", self.stream))
+        self._stream = self._new_stream()
+        self.stream_address = int(ffi.cast("uintptr_t", self._stream))
+        self._capture_stream: Any = None
+        self._capture_lock = threading.Lock()
+        self._capturing = 0  # the thread that issues to the stream of captures
         pool = ffi.new("CUmemoryPool *")
         call("cuDeviceGetDefaultMemPool", pool, self._handle)
         self._pool = pool[0]
@@ -188,6 +189,18 @@ class CudaDevice:
         out = ffi.new("int *")
         self.driver.call("cuDeviceGetAttribute", out, number, self._handle)
         return int(out[0])
+
+    def _new_stream(self) -> Any:
+        out = ffi.new("CUstream *")
+        self.driver.call("cuStreamCreate", out, NON_BLOCKING)
+        return out[0]
+
+    @property
+    def stream(self) -> Any:
+        """What work is issued to: one stream, or another while this thread captures."""
+        if self._capturing and self._capturing == threading.get_ident():
+            return self._capture_stream
+        return self._stream
 
     def enter(self) -> None:
         """Make the device's context current in this thread."""
@@ -334,20 +347,30 @@ class CudaDevice:
             return found
 
     def captured(self, work: Callable[[], None]) -> Any:
-        """The launches of `work` as one executable graph; None if they cannot be captured."""
+        """The launches of `work` as one executable graph; None if they cannot be captured.
+
+        They go to a stream of their own: what other threads issue meanwhile has to run.
+        """
         if any(f.image.scratch for f in self._functions.values()):
             return None
         call = self.driver.call
         self.enter()
-        call("cuStreamBeginCapture_v2", self.stream, CAPTURE_RELAXED)
         graph = ffi.new("CUgraph *")
-        try:
-            work()
-        finally:
-            call("cuStreamEndCapture", self.stream, graph)
         made = ffi.new("CUgraphExec *")
-        call("cuGraphInstantiateWithFlags", made, graph[0], 0)
-        call("cuGraphDestroy", graph[0])
+        with self._capture_lock:
+            if self._capture_stream is None:
+                self._capture_stream = self._new_stream()
+            call("cuStreamBeginCapture_v2", self._capture_stream, CAPTURE_RELAXED)
+            self._capturing = threading.get_ident()
+            try:
+                work()
+            finally:
+                self._capturing = 0
+                call("cuStreamEndCapture", self._capture_stream, graph)
+        try:
+            call("cuGraphInstantiateWithFlags", made, graph[0], 0)
+        finally:
+            call("cuGraphDestroy", graph[0])
         destroy = self.driver.function("cuGraphExecDestroy")
         return ffi.gc(made[0], destroy)
 

@@ -21,7 +21,13 @@ ON_CUDA = (CUDA, MANAGED)
 VERSION = (1, 0)
 _READ_ONLY = 1
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+_RESULTS = {"c": 5}  # given away only: programs compute complex numbers outside
 _KINDS = {code: kind for kind, code in _CODES.items()}
+# What an array that is put on a device may be of.
+DTYPES: tuple[DType, ...] = (
+    *map(np.dtype, ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")),
+    bfloat16,
+)
 _BFLOAT = 4
 
 
@@ -119,7 +125,7 @@ def capsule(tensor: Tensor, owner: Any, max_version: tuple[int, int] | None = No
         step *= n
     shape = (ctypes.c_int64 * max(ndim, 1))(*tensor.shape)
     strides = (ctypes.c_int64 * max(ndim, 1))(*reversed(steps))
-    code = _BFLOAT if tensor.dtype == bfloat16 else _CODES[tensor.dtype.kind]
+    code = _BFLOAT if tensor.dtype == bfloat16 else (_CODES | _RESULTS)[tensor.dtype.kind]
     held = _Tensor(
         tensor.address,
         _Device(CUDA, tensor.device),

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.triton.array import DeviceArray, is_on_device, shared
+from stax.backends.triton.array import DeviceArray, copied_to, is_on_device, shared
 from stax.backends.triton.build import Image, cached_image, image_of, shared_limit, target_of
 from stax.backends.triton.cublas import Cublas, routine
 from stax.backends.triton.device import Function, Machine, installed, machine
@@ -144,7 +144,7 @@ class TritonProgram:
         on, source = self.machine, self.source
         given = [self._placed(v, b) for v, b in zip(values, source.inputs, strict=True)]
         if not self._constants:
-            self._constants = [put_on(on, np.asarray(b.value)) for b in source.constants]
+            self._constants = [copied_to(on, np.asarray(b.value)) for b in source.constants]
         outs = [
             DeviceArray(on, on.allocate(nbytes, label), shape, dtype)
             for nbytes, label, shape, dtype in self._results
@@ -189,7 +189,7 @@ class TritonProgram:
                 )
             return value
         array = np.ascontiguousarray(value, buffer.dtype).reshape(buffer.shape)
-        return put_on(on, array)
+        return copied_to(on, array)
 
     def space(self, action: NestedCall) -> LoopSpace:
         """The memory of a loop or branch; kept, because captured graphs refer to it."""
@@ -254,14 +254,6 @@ class _Multiplication:
         self._library.multiply(self._product, *arguments)
 
 
-def put_on(on: Machine, array: np.ndarray[Any, Any]) -> DeviceArray:
-    """A copy of an array on a machine."""
-    dense = np.ascontiguousarray(array).reshape(array.shape)
-    address = on.allocate(dense.nbytes, f"array {dense.dtype}{list(dense.shape)}")
-    on.upload(address, dense)
-    return DeviceArray(on, address, dense.shape, dense.dtype)
-
-
 def _is_foreign(value: Any) -> bool:
     return not isinstance(value, DeviceArray | np.ndarray | np.generic) and is_on_device(value)
 
@@ -285,12 +277,23 @@ class LoopSpace:
         first = action.results[0]
         count = {"scan": first.params.get("carry", 0), "while": len(action.results)}
         carried = action.results[: count.get(first.extern_kind, 0)]
-        sets = [[on.allocate(b.nbytes, f"carry {b.name}") for b in carried] for _ in range(2)]
-        arenas = [
-            on.allocate(b.plan.nbytes, "temporaries of a loop") if b.plan.nbytes else 0
-            for b in action.blocks
-        ]
-        return LoopSpace(arenas, (sets[0], sets[1]), on.allocate(1, "condition of a loop"))
+        found: list[int] = []
+
+        def fresh(nbytes: int, label: str) -> int:
+            found.append(on.allocate(nbytes, label))
+            return found[-1]
+
+        try:
+            sets = [[fresh(b.nbytes, f"carry {b.name}") for b in carried] for _ in range(2)]
+            arenas = [
+                fresh(b.plan.nbytes, "temporaries of a loop") if b.plan.nbytes else 0
+                for b in action.blocks
+            ]
+            return LoopSpace(arenas, (sets[0], sets[1]), fresh(1, "condition of a loop"))
+        except DeviceError:
+            for address in found:
+                on.free(address)
+            raise
 
     @property
     def addresses(self) -> list[int]:
