@@ -210,7 +210,7 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: A
             hint=f'for example "{platform}:0"',
         )
     known = devices(platform)
-    index = int(number or getattr(device, "id", 0))
+    index = int(number) if number else int(getattr(device, "id", 0))
     if platform not in _GPU:
         return tree_map(array, x)
     if index >= len(known):
