@@ -23,6 +23,7 @@ from stax.transforms.plans import Planner, pareto, thinned
 TRUST: Final = 1.12  # a factor within which the model of memory may be wrong
 TRUST_LARGE: Final = 1.03  # the same for graphs of more than LARGE equations, slow to measure
 LARGE: Final = 2_000
+SMALL: Final = 64  # equations up to which the program without a budget is always measured
 MEASURED: Final = 12_000  # equations lowered for a curve
 MOST, FEWEST = 24, 4  # programs measured for a curve
 SEARCHED: Final = 30_000  # equations of the candidates of a search
@@ -120,16 +121,18 @@ class PlanSearch:
         whole = self.everything if isinstance(budget, float) else 0
         limit = budget_bytes(budget, whole)
         trust = TRUST if len(self.graph.eqns) <= LARGE else TRUST_LARGE
-        near = self._usual.peak <= limit * trust or self._usual.program in self._points
+        small = len(self.graph.eqns) <= SMALL
+        near = small or self._usual.peak <= limit * trust or self._usual.program in self._points
         # A fraction is one of what is kept for a backward part, where there is one.
         anyway = isinstance(budget, float) and not self.has_backward
         if anyway or (near and self.usual.peak_bytes <= limit):
             chosen = self.usual
         else:
-            found = self._first_within(limit, trust) or self._in_tail(limit, trust)
-            if found is None:
-                raise infeasible(name, min(p.peak_bytes for p in self._points.values()), limit)
-            chosen = found
+            chosen = (
+                self._first_within(limit, trust)
+                or self._in_tail(limit, trust)
+                or self._plain_within(limit, name)
+            )
         assert chosen.program is not None
         program = self._programs.get(chosen.program) or self._measure(chosen.program)[1]
         self._programs.clear()
@@ -176,6 +179,14 @@ class PlanSearch:
         points = [self._point(c) for c in self.candidates if c.peak <= trust * trust * least]
         fitting = [p for p in points if p.peak_bytes <= limit]
         return min(fitting, key=lambda p: (p.recompute_flops, p.peak_bytes), default=None)
+
+    def _plain_within(self, limit: int, name: str) -> CurvePoint:
+        """One of the programs without a budget, which are within reach whatever the model says."""
+        plain = [self.usual, self._point(self._all)]
+        fitting = [p for p in plain if p.peak_bytes <= limit]
+        if not fitting:
+            raise infeasible(name, min(p.peak_bytes for p in self._points.values()), limit)
+        return min(fitting, key=lambda p: (p.recompute_flops, p.peak_bytes))
 
     def curve(self) -> MemoryCurve:
         """The trade of memory for recomputation, every point measured."""

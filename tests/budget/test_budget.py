@@ -162,3 +162,27 @@ def test_budgets_of_attention_are_kept():
         gradient = stax.jit(stax.grad(f), memory_budget=point.peak_bytes)
         assert gradient.lower(w, x).peak_bytes <= point.peak_bytes
     np.testing.assert_allclose(gradient(w, x), want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 24])
+@pytest.mark.parametrize("rows", [1, 6, 40])
+def test_what_runs_without_a_budget_is_within_its_own_peak(layers, rows):
+    a = np.random.default_rng(2).normal(size=(4, 4)) / 2
+    x = np.linspace(-1, 1, 4 * rows).reshape(rows, 4)
+
+    def f(x):
+        for _ in range(layers):
+            x = np.tanh(x @ a)
+        return x.sum()
+
+    g = stax.grad(f)
+    plain = stax.explain(stax.jit(g))(x).predicted_peak_bytes
+    peaks = [
+        stax.explain(stax.jit(g, memory_budget=b))(x).predicted_peak_bytes
+        for b in (plain, plain + 1, int(plain * 1.4), int(plain * 4))
+    ]
+    assert peaks[0] <= plain
+    assert peaks == sorted(peaks)
+    if layers < 4:  # few enough operations that it is always looked at
+        assert peaks == [plain] * 4
+    stax.jit(g, memory_budget=1.0)(x)
