@@ -37,6 +37,7 @@ __all__ = [
     "NonDifferentiableError",
     "OutOfBoundsError",
     "PytreeError",
+    "RangeError",
     "RegistrationError",
     "ShapeError",
     "StaticArgumentError",
@@ -155,6 +156,10 @@ class AxisError(StaxError, _NumpyAxisError, TypeError):
 
 class DtypeError(StaxError, TypeError):
     """A dtype the operation does not take, or one that cannot be cast as asked."""
+
+
+class RangeError(DtypeError, OverflowError, ValueError):
+    """A number that the dtype it has to be of cannot hold, where NumPy refuses it too."""
 
 
 class OutOfBoundsError(StaxError, IndexError):

@@ -18,7 +18,14 @@ from stax.core.source import user_source
 from stax.core.staging import eval_graph
 from stax.core.trace import bind
 from stax.dtypes import is_integer, promote
-from stax.errors import ConcretizationError, DtypeError, PytreeError, ShapeError, StaxError
+from stax.errors import (
+    ConcretizationError,
+    DtypeError,
+    PytreeError,
+    ShapeError,
+    StaticArgumentError,
+    StaxError,
+)
 from stax.lax.concrete_loops import in_dtype, runs_concretely
 from stax.lax.staged import Function, Staged, staged
 from stax.numpy.promotion import array_like
@@ -103,7 +110,11 @@ def switch(
         operands = (*operands, operand)
     functions = tuple(branches)
     if not functions or not all(map(callable, functions)):
-        raise TypeError("switch takes a sequence of at least one function")
+        raise StaticArgumentError(
+            f"switch takes a sequence of at least one function, not {branches!r:.60}",
+            op="switch",
+            where=user_source() or None,
+        )
     index = array_like(index, "switch")
     aval = aval_of(index)
     if aval.shape or not is_integer(aval.dtype):

@@ -28,7 +28,7 @@ from stax.core.trace import (
 from stax.dtypes import DType
 from stax.errors import ConfigurationError, ShapeError
 from stax.numpy.manipulation import diagonal, moveaxis
-from stax.numpy.promotion import as_dtype, asarray_dtype, coerce, has_nested_tracer
+from stax.numpy.promotion import as_dtype, asarray_dtype, coerce, has_nested_tracer, stored
 from stax.numpy.rearranging import pad
 from stax.numpy.registration import (
     axis_index,
@@ -197,7 +197,7 @@ def full_like(
     check_device(device, "full_like")
     aval = aval_of(operand(a, "full_like"))
     kind = aval.dtype if dtype is None else asarray_dtype(dtype)
-    value = as_dtype(operand(fill_value, "full_like"), kind)
+    value = as_dtype(stored(fill_value, kind, "full_like"), kind)
     return as_traced(broadcast_to_shape(value, aval.shape if shape is None else shape_tuple(shape)))
 
 

@@ -25,7 +25,7 @@ from stax.errors import (
     OutOfBoundsError,
     ShapeError,
 )
-from stax.numpy.promotion import array_like, has_nested_tracer
+from stax.numpy.promotion import array_like, has_nested_tracer, stored
 from stax.numpy.registration import broadcast_to_shape, converted, nested_array
 from stax.primitives import elementwise as el
 from stax.primitives.dynamic_slices import dynamic_update_slice
@@ -502,7 +502,7 @@ def written(
 
 def setitem(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value` on a traced value."""
-    assign(x, written(x, index, value))
+    assign(x, written(x, index, stored(value, x.dtype, "assignment")))
 
 
 METHODS["__getitem__"] = getitem

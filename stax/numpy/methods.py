@@ -28,7 +28,7 @@ from stax.numpy import (
 )
 from stax.numpy.flat_view import FlatView
 from stax.numpy.indexing import fitted
-from stax.numpy.promotion import asarray_dtype
+from stax.numpy.promotion import asarray_dtype, stored
 from stax.numpy.registration import check_device
 from stax.primitives.casts import bitcast
 
@@ -93,7 +93,7 @@ def flatten(self: Tracer, order: str = "C") -> Array:
 
 def fill(self: Tracer, value: Any) -> None:
     """Write one value everywhere, in place."""
-    assign(self, fitted(value, self.shape, self.dtype))
+    assign(self, fitted(stored(value, self.dtype, "fill"), self.shape, self.dtype))
 
 
 def sort(self: Tracer, axis: int = -1, kind: Any = None, order: Any = None, **kwargs: Any) -> None:

@@ -24,7 +24,7 @@ from stax.dtypes import (
     is_supported,
     promote,
 )
-from stax.errors import DtypeError, ShapeError
+from stax.errors import DtypeError, RangeError, ShapeError
 from stax.primitives.casts import convert
 from stax.primitives.shapes import concatenate
 from stax.primitives.views import reshape
@@ -114,18 +114,51 @@ def dtype_key(value: Any) -> Any:
     return _PYTHON_TYPES.get(aval.dtype.kind, aval.dtype) if aval.weak else aval.dtype
 
 
-def as_dtype(value: Any, dtype: DType) -> Any:
+def as_dtype(value: Any, dtype: DType, op: str | None = None) -> Any:
     """`value` converted to `dtype`; a Python scalar becomes a NumPy scalar.
 
     Raises:
-      OverflowError: a Python integer does not fit, as in NumPy.
+      RangeError: a Python number does not fit, as in NumPy.
     """
     if isinstance(value, Tracer):
         return value if value.aval.dtype == dtype else convert(value, dtype)
     if isinstance(value, np.ndarray | np.generic):
         return value if value.dtype == dtype else value.astype(dtype)
-    with np.errstate(all="ignore"):
-        return dtype.type(value)
+    try:
+        with np.errstate(all="ignore"):
+            return dtype.type(value)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise _does_not_fit(error, value, dtype, op) from None
+
+
+def stored(value: Any, dtype: DType, op: str) -> Any:
+    """`value` as an assignment stores it in elements of `dtype`; traced values stay as they are.
+
+    NumPy's own assignment decides: arrays are converted like `astype`, Python numbers must fit.
+
+    Raises:
+      RangeError: a number does not fit: too large, NaN for an integer, complex for a real.
+    """
+    plain = array_like(value, op)
+    if isinstance(plain, Tracer):
+        return plain
+    out = np.empty(np.shape(plain), dtype)
+    try:
+        with np.errstate(all="ignore"):
+            out[...] = value
+    except (OverflowError, TypeError, ValueError) as error:
+        raise _does_not_fit(error, value, dtype, op) from None
+    return out[()]
+
+
+def _does_not_fit(error: Exception, value: Any, dtype: DType, op: str | None) -> RangeError:
+    return RangeError(
+        f"a number does not fit in {dtype}: {error}",
+        op=op,
+        operands=[f"{type(value).__name__} {value!r}"[:80]],
+        where=user_source() or None,
+        hint="use a wider dtype (x.astype), or convert the number to an array of this one first",
+    )
 
 
 _LOOPS: dict[Any, tuple[DType, ...]] = {}

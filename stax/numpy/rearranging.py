@@ -18,7 +18,7 @@ from stax.core.trace import Tracer
 from stax.errors import ConcretizationError, MutationError, ShapeError
 from stax.numpy.indexing import getitem
 from stax.numpy.manipulation import concatenate, permuted, stack
-from stax.numpy.promotion import as_dtype
+from stax.numpy.promotion import as_dtype, stored
 from stax.numpy.registration import (
     axes_tuple,
     axis_index,
@@ -257,7 +257,7 @@ def pad(array: Array, pad_width: Any, mode: str = "constant", **kwargs: Any) -> 
 
 
 def _constant_pad(x: Array, widths: Sequence[Any], values: Sequence[Any]) -> Array:
-    cells = [as_dtype(operand(v, "pad"), x.dtype) for pair in values for v in pair]
+    cells = [as_dtype(stored(v, x.dtype, "pad"), x.dtype) for pair in values for v in pair]
     first = cells[0]
     plain = not any(isinstance(c, Tracer) for c in cells)
     if all(c is first for c in cells) or (plain and all(np.array_equal(c, first) for c in cells)):

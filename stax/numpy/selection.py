@@ -16,10 +16,10 @@ from stax.core.aval import aval_of
 from stax.core.functionalize import assign
 from stax.core.source import user_source
 from stax.core.trace import Tracer, as_traced
-from stax.dtypes import is_inexact
-from stax.errors import ConcretizationError, MutationError, ShapeError
+from stax.dtypes import DType, is_inexact
+from stax.errors import ConcretizationError, DtypeError, MutationError, ShapeError
 from stax.numpy.indexing import fitted, getitem, written
-from stax.numpy.promotion import array_like, as_dtype, coerce
+from stax.numpy.promotion import array_like, as_dtype, coerce, stored
 from stax.numpy.rearranging import along
 from stax.numpy.reductions import truth
 from stax.numpy.registration import (
@@ -35,6 +35,7 @@ from stax.numpy.registration import (
 from stax.primitives import elementwise as el
 from stax.primitives import shapes as sh
 from stax.primitives import views as vw
+from stax.primitives.families import kind_of
 from stax.primitives.indexing import gather
 from stax.primitives.shapes import iota, scalar_zero
 
@@ -192,6 +193,13 @@ def clip(
     """
     low, high = _end("min", min, a_min), _end("max", max, a_max)
     x = array_like(a, "clip")
+    # A Python integer past the end of an integer dtype bounds nothing, in NumPy too.
+    dtype = aval_of(x).dtype
+    if dtype.kind in "iu":
+        if type(low) is int and low <= np.iinfo(dtype).min:
+            low = None
+        if type(high) is int and high >= np.iinfo(dtype).max:
+            high = None
     bounds = [array_like(b, "clip") for b in (low, high) if b is not None]
     x, *ends = coerce(x, *bounds)
     if low is not None and high is not None:
@@ -288,6 +296,7 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: Any) -> None:
             hint="make the array with stax.numpy.zeros or np.zeros(..., like=x)",
         )
     index = _index_array(indices, "put_along_axis")
+    values = stored(values, arr.dtype, "put_along_axis")
     if axis is None:
         flat = vw.reshape(arr, (arr.size,))
         assign(arr, vw.reshape(written(flat, index, values), arr.shape))
@@ -302,7 +311,7 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     index = _index_array(ind, "put")
     flat = vw.reshape(a, (a.size,))
     count = aval_of(index).size
-    values = operand(v, "put")
+    values = stored(v, a.dtype, "put")
     values = vw.reshape(values, (aval_of(values).size,))
     if values.shape[0] != count:
         values = along(values, np.resize(np.arange(values.shape[0]), count), 0)
@@ -357,7 +366,7 @@ def insert(arr: Array, obj: Any, values: Any, axis: Any = None) -> Array:
     marks = np.insert(np.arange(n), at, -1)
     fresh = marks < 0
     count = int(fresh.sum())
-    new = as_dtype(array_like(values, "insert"), x.dtype)
+    new = as_dtype(stored(values, x.dtype, "insert"), x.dtype)
     shape = (*x.shape[:k], count, *x.shape[k + 1 :])
     if not isinstance(at, slice) and np.ndim(at) == 0 and len(aval_of(new).shape) > 0:
         have = aval_of(new).shape
@@ -415,11 +424,27 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
         raise ShapeError("array must be at least 2-d", op="fill_diagonal")
     n = min(a.shape)
     place = np.arange(n)
-    values = operand(val, "fill_diagonal")
+    values = stored(val, a.dtype, "fill_diagonal")
     values = vw.reshape(values, (aval_of(values).size,))
     if values.shape[0] != n:
         values = along(values, np.resize(np.arange(values.shape[0]), n), 0)
     assign(a, written(a, (place,) * len(a.shape), values))
+
+
+def _check_cast(value: Any, dtype: DType, casting: str) -> None:
+    """Refuse a copy that `casting` does not allow; a Python number counts by its kind alone."""
+    have = aval_of(array_like(value, "copyto"))
+    order = "bifc"
+    by_kind = have.weak and casting in ("same_kind", "safe")
+    if by_kind and order.index(kind_of(have.dtype)) <= order.index(kind_of(dtype)):
+        return
+    if not np.can_cast(have.dtype, dtype, casting):  # type: ignore[arg-type]  # casting is a str
+        raise DtypeError(
+            f"values of type {have} cannot be cast to {dtype} by the rule {casting!r}",
+            op="copyto",
+            where=user_source() or None,
+            hint="pass casting='unsafe', or convert first with .astype",
+        )
 
 
 @implements(np.copyto)
@@ -432,7 +457,10 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
             where=user_source() or None,
             hint="make the array with stax.numpy.zeros or np.zeros(..., like=x)",
         )
-    value = fitted(src, dst.shape, dst.dtype)
+    _check_cast(src, dst.dtype, casting)
+    # Of Python's numbers only integers are weak to NumPy here.
+    source = stored(src, dst.dtype, "copyto") if type(src) is int else operand(src, "copyto")
+    value = fitted(source, dst.shape, dst.dtype)
     if where is not True:
         value = el.select(
             broadcast_to_shape(truth(operand(where, "copyto")), dst.shape), value, dst
@@ -443,7 +471,7 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
 @implements(np.place)
 def place(arr: Array, mask: Any, vals: Any) -> None:
     """Write values, one after the other, where a mask holds; as `numpy.place`."""
-    source = operand(vals, "place")
+    source = stored(vals, arr.dtype, "place")
     count = aval_of(source).size
     where = operand(mask, "place")
     if aval_of(where).size != arr.size:
@@ -453,14 +481,14 @@ def place(arr: Array, mask: Any, vals: Any) -> None:
     chosen = vw.reshape(truth(where), arr.shape)
     turn = np.cumsum(vw.reshape(chosen, (arr.size,))) - 1
     new = getitem(vw.reshape(source, (count,)), np.remainder(turn, count))
-    copyto(arr, vw.reshape(new, arr.shape), where=chosen)
+    copyto(arr, vw.reshape(new, arr.shape), "unsafe", chosen)
 
 
 @implements(np.putmask)
 def putmask(a: Array, mask: Any, values: Any) -> None:
     """Write values where a mask holds; as `numpy.putmask`."""
-    source = operand(values, "putmask")
+    source = stored(values, a.dtype, "putmask")
     flat = vw.reshape(source, (aval_of(source).size,))
     if flat.shape[0] != a.size:
         flat = along(flat, np.resize(np.arange(flat.shape[0]), a.size), 0)
-    copyto(a, vw.reshape(flat, a.shape), where=mask)
+    copyto(a, vw.reshape(flat, a.shape), "unsafe", mask)

@@ -192,10 +192,18 @@ def frexp(x: Any) -> tuple[Any, Any]:
 
 
 MAX_UNROLLED_POWER = 64
+# Newer versions of NumPy take a root where the exponent is one number, 0.5: -inf shows it.
+with np.errstate(all="ignore"):
+    _ROOTS = {
+        dtype: bool(np.isnan(np.power(np.array([-np.inf], dtype), dtype.type(0.5))[0]))
+        for dtype in map(np.dtype, (np.float16, np.float32, np.float64))
+    }
 
 
 def power(x: Any, y: Any) -> Any:
     """x**y; a small integer constant `y` becomes `integer_pow`, which has no singular point."""
+    if isinstance(y, np.ndarray) and not y.ndim:
+        y = y[()]
     if isinstance(y, np.generic) and y.imag == 0:
         value = y.real.item()
         kind = kind_of(aval_of(x).dtype)
@@ -210,6 +218,15 @@ def power(x: Any, y: Any) -> Any:
         if abs(value) <= MAX_UNROLLED_POWER and value == int(value):
             return static_power(x, int(value))
     return tr.power(x, y)
+
+
+def power_or_root(x: Any, y: Any) -> Any:
+    """The rule of `np.power`: as `power`, but a root where NumPy takes one."""
+    aval = aval_of(x)
+    if isinstance(y, np.ndarray | np.generic) and y.size == 1 and y.ndim <= len(aval.shape):
+        if y.item() == 0.5 and _ROOTS.get(aval.dtype, False):
+            return tr.sqrt(x)
+    return power(x, y)
 
 
 def static_power(x: Any, n: int) -> Any:
@@ -242,7 +259,7 @@ RULES: dict[str, Function] = {
     "remainder": by_kind("remainder", **{"if": el.mod}),
     "fmod": by_kind("fmod", **{"if": el.fmod}),
     "divmod": by_kind("divmod", **{"if": divmod_}),
-    "power": by_kind("power", ifc=power),
+    "power": by_kind("power", ifc=power_or_root),
     "float_power": by_kind("float_power", fc=power),
     "negative": by_kind("negative", ifc=el.neg),
     "positive": by_kind("positive", ifc=copy_of),

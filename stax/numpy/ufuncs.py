@@ -180,7 +180,7 @@ def _apply(
         special = _compare_specially(ufunc, rule, values, keys, loop)
         if special is not None:
             return special
-    operands = [as_dtype(v, d) for v, d in zip(values, loop, strict=False)]
+    operands = [as_dtype(v, d, ufunc.__name__) for v, d in zip(values, loop, strict=False)]
     if not any(isinstance(k, np.dtype) for k in keys):
         # A ufunc of Python scalars gives a NumPy scalar, which is not weak.
         operands = [convert(v, d) for v, d in zip(operands, loop, strict=False)]

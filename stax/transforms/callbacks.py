@@ -323,10 +323,7 @@ class _Formatter(string.Formatter):
     def check_unused_args(self, used_args: Any, args: Sequence[Any], kwargs: Any) -> None:
         unused = [k for k in (*range(len(args)), *kwargs) if k not in used_args]
         if unused:
-            raise ValueError(
-                f"debug.print: the format does not use the arguments {unused}; "
-                "write '{}' for each, or name them"
-            )
+            raise ValueError(f"it does not use the arguments {unused}")
 
 
 _FORMATTER = _Formatter()
@@ -350,12 +347,32 @@ def debug_print(
     got 2.0
     """
     if not skip_format_check:
-        _FORMATTER.vformat(fmt, tuple(_Blank() for _ in args), {k: _Blank() for k in kwargs})
+        check_format(fmt, args, kwargs, "debug.print", _FORMATTER)
 
     def show(*values: Any, **named: Any) -> None:
         print(_FORMATTER.vformat(fmt, values, named))
 
     debug_callback(show, *args, **kwargs)
+
+
+def check_format(
+    fmt: str, args: Sequence[Any], kwargs: Any, op: str, formatter: string.Formatter
+) -> None:
+    """Refuse a format that does not fit its arguments, before a program runs with it.
+
+    Raises:
+      StaticArgumentError: it names arguments that are not there, or is no format at all.
+    """
+    try:
+        formatter.vformat(fmt, tuple(_Blank() for _ in args), {k: _Blank() for k in kwargs})
+    except (LookupError, ValueError) as error:
+        named = "".join(f", {name}=" for name in kwargs)
+        raise StaticArgumentError(
+            f"the format {fmt!r:.60} does not fit {len(args)} arguments{named}: {error}",
+            op=op,
+            where=user_source() or None,
+            hint="write '{}' for each argument, or '{name}' and name it; '{{' for a brace",
+        ) from None
 
 
 class _Blank:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,7 +44,7 @@ from stax.primitives.shapes import concatenate
 from stax.primitives.views import move_axis, reshape
 from stax.pytree import register_pytree_node, tree_flatten, tree_unflatten
 from stax.transforms.arguments import check_leaves, name_of
-from stax.transforms.callbacks import lowered_effect
+from stax.transforms.callbacks import check_format, lowered_effect
 from stax.transforms.control_graphs import parts
 from stax.transforms.control_scan import repeated
 from stax.transforms.inspect import stage_function
@@ -225,6 +226,7 @@ def check_arrays(
         )
     if not isinstance(message, str):
         raise DtypeError("the message of a check is a string", op="check")
+    check_format(message, args, kwargs, "check", string.Formatter())
     leaves, tree = tree_flatten((args, kwargs))
     check_leaves(leaves, "what the message of a check shows")
 

@@ -90,6 +90,25 @@ def test_compiled_ufuncs(dtype):
     assert not wrong
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_powers_whose_exponent_is_one_number(dtype):
+    x = values(dtype)
+    exponents = [0.5, -0.5, 0.0, 1.0, 2.0, -1.0, 3.0]
+
+    def program(x):
+        made = [(k, x.dtype.type(k), np.array(k), np.array(k, x.dtype)) for k in exponents]
+        powers = [np.power(x, k) for four in made for k in four]
+        return powers + [np.float_power(x, k) for k in exponents] + [np.power(x, [0.5])]
+
+    with np.errstate(all="ignore"):
+        wants = program(x)
+    for got, want in zip(stax.jit(program)(x), wants, strict=True):
+        assert got.dtype == want.dtype
+        tiny = float(np.finfo(want.dtype).tiny) * 4
+        assert np.allclose(got, want, TOLERANCE[want.dtype.itemsize] * 5, tiny, equal_nan=True)
+        assert np.array_equal(np.signbit(got)[want == 0], np.signbit(want)[want == 0])
+
+
 def test_errors_name_operands_and_line():
     with pytest.raises(DtypeError, match=r"bitwise_and.*\n.*float64"):
         stax.jit(lambda x: x & 1.5)(np.ones(2))
