@@ -162,7 +162,7 @@ def lower_dot(
         )
         wide = np.dtype(np.float32) if is_half(dtype) else dtype
         sizes = {"b": count, "m": m, "n": n, "k": inner_each}
-        (partial,) = ctx.call("matmul", parts, [((count, *rows, *columns), wide)], sizes)
+        (partial,) = ctx.call("matmul", parts, [((count, *batch, *rows, *columns), wide)], sizes)
         return summed(partial, dtype)
     turned = ctx.eqn is not None and id(ctx.eqn) in ctx.turned
     if turned:

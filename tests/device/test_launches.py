@@ -176,6 +176,9 @@ def test_a_program_for_another_architecture(cuda):
     compiled = stax.jit(lambda x: x + 1).lower(X, device="cuda:sm_80").compile()
     with pytest.raises(DeviceError, match=r"compiled for cuda:sm_80; device 0 is cuda:sm_90"):
         compiled(X)
+    compiled = stax.jit(lambda x: x + 1).lower(X, device="hip:gfx942").compile()
+    with pytest.raises(DeviceError, match="compiled for hip:gfx942, on which programs cannot be"):
+        compiled(X)
     here = stax.jit(lambda x: x + 1).lower(X, device="cuda:sm_90").compile()
     assert here(X).shape == X.shape
     analysis = here.memory_analysis()

@@ -105,6 +105,22 @@ def test_operands_of_a_product_are_computed_where_they_are_read(name):
     check(f, x, w, rtol=2e-2 if half else 2e-5, atol=2e-2 if half else 1e-4)
 
 
+@pytest.mark.parametrize("batch", [(), (1,), (1, 1), (2,), (2, 1)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_a_long_contraction_keeps_the_shape_of_its_batch(batch, dtype):
+    """Whether it is cut into pieces depends on the number of batches, not on their axes."""
+    x = (RNG.standard_normal((*batch, 9, 2048)) / 8).astype(dtype)
+    y = (RNG.standard_normal((*batch, 2048, 7)) / 8).astype(dtype)
+
+    def f(x, y):
+        return np.tanh(x @ y)
+
+    half = dtype == np.float16
+    check(f, x, y, rtol=2e-2 if half else 2e-5, atol=2e-2 if half else 1e-4)
+    gradient = stax.grad(lambda x, y: (x @ y).astype(np.float32).sum(), argnums=(0, 1))
+    check(gradient, x, y, rtol=2e-2 if half else 2e-5, atol=2e-2 if half else 1e-4)
+
+
 def test_programs_that_stay_make_all_blocks(monkeypatch):
     def staying(*given):
         return dataclasses.replace(chosen(*given), persistent=True)

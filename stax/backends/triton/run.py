@@ -107,6 +107,11 @@ class TritonProgram:
           DeviceError: there is none, or it is of another architecture.
         """
         if self._machine is None:
+            if not self.device.startswith("cuda"):
+                raise DeviceError(
+                    f"the program is compiled for {self.device}, on which programs cannot be run",
+                    hint="read its text and its machine code; run it with backend='c'",
+                )
             found = machine(0)
             if found.name != self.device:
                 raise DeviceError(
