@@ -384,11 +384,13 @@ def lowered_graph(
 ) -> Lowered:
     """The scheduled program of a graph."""
     times = {} if timings is None else timings
-    if device.split(":")[0] not in ("cpu", "cuda", "hip"):
-        raise ConfigurationError(
-            f"device={device!r} is not 'cpu', 'cuda:sm_NN' or 'hip:gfxNNN'",
-            hint="for example device='cuda:sm_90'",
-        )
+    if device != "cpu":
+        if not isinstance(device, str) or device.split(":")[0] not in ("cuda", "hip"):
+            raise ConfigurationError(
+                f"device={device!r} is not 'cpu', 'cuda:sm_NN' or 'hip:gfxNNN'",
+                hint="for example device='cuda:sm_90'",
+            )
+        on_demand("triton.build").target_of(device)  # refuses an architecture it does not know
     counters.lowered += 1
     if options.memory_budget is not None and options.recompute:
         search = plan_search(graph, replace(options, memory_budget=None), device, times)

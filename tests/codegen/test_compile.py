@@ -16,7 +16,7 @@ from stax.backends.triton.kernel import Operand
 from stax.backends.triton.run import TritonProgram, described
 from stax.backends.triton.templates import choices, matmul
 from stax.dtypes import bfloat16
-from stax.errors import CompilationError, DeviceError
+from stax.errors import CompilationError, ConfigurationError, DeviceError
 from tests.codegen.sweep import SAMPLES
 
 FULL = os.environ.get("STAX_TRITON_FULL") == "1"
@@ -134,6 +134,20 @@ def test_architectures_that_cannot_be_compiled_for():
     for device in ("cuda:sm_60", "cuda:gfx942", "hip:sm_90", "metal"):
         with pytest.raises(DeviceError, match="cannot be compiled for"):
             target_of(device)
+
+
+@pytest.mark.parametrize(
+    "device", ["cuda:sm_70", "cuda:0", "cuda:90", "hip", "hip:gfx", "hip:sm_90"]
+)
+def test_an_architecture_is_refused_before_anything_is_printed_for_it(device):
+    with pytest.raises(DeviceError, match=r"cannot be compiled for(.|\n)*sm_75 at least"):
+        stax.jit(lambda x: x + 1).lower(X, device=device)
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "CUDA:sm_90", "tpu", b"cpu", 3])
+def test_a_device_that_is_none(device):
+    with pytest.raises(ConfigurationError, match="is not 'cpu', 'cuda:sm_NN' or 'hip:gfxNNN'"):
+        stax.jit(lambda x: x + 1).lower(X, device=device)
 
 
 def test_what_triton_refuses_is_an_error_of_ours():

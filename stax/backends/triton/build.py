@@ -84,7 +84,7 @@ def target_of(device: str) -> tuple[str, int | str, int]:
         number = int((arch or "sm_90")[3:])
         if number >= 75:
             return "cuda", number, 32
-    if backend == "hip" and arch.startswith("gfx"):
+    if backend == "hip" and re.fullmatch(r"gfx[0-9a-f]{3,}", arch):
         return "hip", arch, 64 if arch.startswith("gfx9") else 32
     raise DeviceError(
         f"kernels cannot be compiled for {device!r}",
