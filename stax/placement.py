@@ -203,20 +203,26 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: A
         device = device.one_device
     if device is None or device == _CPU:
         return tree_map(array, x)
-    platform, _, number = str(getattr(device, "platform", device)).partition(":")
-    if not re.fullmatch(r"\d*", number, re.ASCII):
-        raise DeviceError(
-            f"{device!r} names no device: {number!r} is not the number of one",
-            hint=f'for example "{platform}:0"',
-        )
+    platform, number = _named(device)
     known = devices(platform)
-    index = int(number) if number else int(getattr(device, "id", 0))
+    index = number or 0
     if platform not in _GPU:
         return tree_map(array, x)
     if index >= len(known):
         raise DeviceError(f"there is no device {index} of {len(known)} of the platform cuda")
     put = on_demand("triton.array").put
     return tree_map(lambda leaf: put(leaf, index), x)
+
+
+def _named(device: Any) -> tuple[str, int | None]:
+    """The platform and, if it is said, the number of a device."""
+    platform, _, number = str(getattr(device, "platform", device)).partition(":")
+    if not re.fullmatch(r"\d*", number, re.ASCII):
+        raise DeviceError(
+            f"{device!r} names no device: {number!r} is not the number of one",
+            hint=f'for example "{platform}:0"',
+        )
+    return platform, int(number) if number else getattr(device, "id", None)
 
 
 _ON_CUDA = (2, 13)  # DLPack's numbers of memory that a CUDA device reads
@@ -243,8 +249,14 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     """
     where = getattr(x, "__dlpack_device__", None)
     on_device = where is not None and int(where()[0]) in _ON_CUDA
-    platform = str(getattr(device, "platform", device)).partition(":")[0]
+    platform, number = _named(device)
     if on_device and platform != "cpu":
+        index = int(where()[1])  # type: ignore[misc]  # it is on one, so it says where
+        if device is not None and (platform not in _GPU or number not in (None, index)):
+            raise DeviceError(
+                f"from_dlpack shares memory, and this array is on cuda:{index}, not on {device!r}",
+                hint="copy it with stax.device_put",
+            )
         return on_demand("triton.array").shared(x, copy)
     if platform in _GPU:
         raise DeviceError(

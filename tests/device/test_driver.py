@@ -366,3 +366,15 @@ def test_a_taker_that_reads_the_memory_of_the_process(cuda):
 def test_transformations_outside_of_programs_say_what_to_do(cuda):
     with pytest.raises(DtypeError, match=r"copy it with \.to_numpy\(\), or compile"):
         stax.grad(lambda a: (a * a).sum())(put(X))
+
+
+def test_memory_is_shared_where_it_is(cuda):
+    cuda.fake_set(2, 12040, 1 << 30)
+    there = put(X, 1)
+    for place in (None, "cuda", "gpu", "cuda:1", stax.devices("cuda")[1]):
+        assert stax.from_dlpack(there, device=place).address == there.address
+    for place in ("cuda:0", "cuda:7", "tpu", stax.devices("cuda")[0]):
+        with pytest.raises(DeviceError, match="this array is on cuda:1, not on"):
+            stax.from_dlpack(there, device=place)
+    with pytest.raises(DeviceError, match="names no device"):
+        stax.from_dlpack(there, device="cuda:x")
