@@ -33,7 +33,7 @@ from stax.core.staging import eval_graph, lift_constants, stage
 from stax.core.statics import static_key
 from stax.core.trace import STATE, Tracer, bind, is_tracing
 from stax.dtypes import is_supported
-from stax.errors import DtypeError, MutationError, StaticArgumentError
+from stax.errors import ConfigurationError, DtypeError, MutationError, StaticArgumentError
 from stax.programs.options import CompileOptions
 from stax.pytree import (
     PyTreeDef,
@@ -139,6 +139,11 @@ def jit(
     check_callable(fun, "jit")
     if memory_budget is not None:
         budget_bytes(memory_budget, 1)
+    if not isinstance(dynamic_batch, bool | np.bool_):
+        raise ConfigurationError(
+            f"jit: dynamic_batch={dynamic_batch!r} is neither True nor False",
+            hint="every size may vary: there is no axis or argument to name",
+        )
     options = CompileOptions.of(
         backend,
         plain_budget(memory_budget),

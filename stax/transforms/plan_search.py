@@ -23,7 +23,6 @@ from stax.transforms.plans import Planner, pareto, thinned
 TRUST: Final = 1.12  # a factor within which the model of memory may be wrong
 TRUST_LARGE: Final = 1.03  # the same for graphs of more than LARGE equations, slow to measure
 LARGE: Final = 2_000
-SMALL: Final = 64  # equations up to which the program without a budget is always measured
 MEASURED: Final = 12_000  # equations lowered for a curve
 MOST, FEWEST = 24, 4  # programs measured for a curve
 SEARCHED: Final = 30_000  # equations of the candidates of a search
@@ -120,11 +119,13 @@ class PlanSearch:
         """
         whole = self.everything if isinstance(budget, float) else 0
         limit = budget_bytes(budget, whole)
-        trust = TRUST if len(self.graph.eqns) <= LARGE else TRUST_LARGE
-        small = len(self.graph.eqns) <= SMALL
-        near = small or self._usual.peak <= limit * trust or self._usual.program in self._points
+        large = len(self.graph.eqns) > LARGE
+        trust = TRUST_LARGE if large else TRUST
+        # The usual program is measured unless that is slow and the model says it is far too large.
+        known = not large or self._usual.program in self._points
         # A fraction is one of what is kept for a backward part, where there is one.
         anyway = isinstance(budget, float) and not self.has_backward
+        near = known or self._usual.peak <= limit * trust
         if anyway or (near and self.usual.peak_bytes <= limit):
             chosen = self.usual
         else:

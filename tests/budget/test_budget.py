@@ -181,8 +181,5 @@ def test_what_runs_without_a_budget_is_within_its_own_peak(layers, rows):
         stax.explain(stax.jit(g, memory_budget=b))(x).predicted_peak_bytes
         for b in (plain, plain + 1, int(plain * 1.4), int(plain * 4))
     ]
-    assert peaks[0] <= plain
-    assert peaks == sorted(peaks)
-    if layers < 4:  # few enough operations that it is always looked at
-        assert peaks == [plain] * 4
+    assert peaks == [plain] * 4
     stax.jit(g, memory_budget=1.0)(x)

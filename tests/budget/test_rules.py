@@ -195,6 +195,7 @@ def test_nonsense_budgets_of_regions():
         (lambda: stax.checkpoint_sequential([np.sin, np.cos], True, X), "segments=True for 2"),
         (lambda: stax.checkpoint_sequential([np.sin, 3], 1, X), "takes a function, got int"),
         (lambda: stax.jit(np.sin, memory_budget="0.5")(X), "'0.5' is not a budget"),
+        (lambda: stax.jit(np.sin, dynamic_batch=0), "dynamic_batch=0 is neither True nor False"),
         (lambda: stax.Binomial(slots=0), "slots=0 must be a whole number"),
         (lambda: stax.Binomial(slots=2).schedule(-1), "length=-1 must be a whole number"),
         (lambda: stax.Binomial(slots=2).forward_steps(2.5), "length=2.5 must be a whole number"),
