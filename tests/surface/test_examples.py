@@ -18,7 +18,10 @@ TRIALS = {n: Trial(f, TEXTS[n]) for n, f in names_table.public_functions() if n 
 GROUP = 40
 UNSET = {"numpy.empty", "numpy.empty_like", "lax.empty"}
 # Types and shapes that depend on values in NumPy: complex roots, trimmed polynomials.
-BY_VALUE = {"numpy.linalg.eig", "numpy.linalg.eigvals", "numpy.polydiv", "scipy.linalg.eig"}
+BY_VALUE = {
+    "numpy.linalg.eig", "numpy.linalg.eigvals", "numpy.polydiv", "scipy.linalg.eig",
+    "scipy.linalg.funm",
+}  # fmt: skip
 # Not the derivative of the values: constants by definition, edges of a domain, steps; and
 # functions of symmetric matrices, whose derivative is that of the symmetric part.
 NOT_DIFFERENCES = {
