@@ -357,7 +357,7 @@ _row("mul", 2, np.multiply,
      interval=ranges.mul, symbolic=symbolic.mul, commutes=True, multiplies=True)  # fmt: skip
 _row("div", 2, np.true_divide, {"f": "({0} / {1})", "c": "stax_div_{t}({0}, {1})"},
      triton={"f": "({0} / {1})"}, flops=4.0)  # fmt: skip
-_row("neg", 1, np.negative, {"f": "(-{0})", "c": "(-{0})", "i": "({ct})(-{0})"},
+_row("neg", 1, np.negative, {"f": "(-{0})", "c": "stax_negative_{t}({0})", "i": "({ct})(-{0})"},
      triton="(-{0})", interval=ranges.neg, symbolic=lambda a: -a)  # fmt: skip
 _row("abs", 1, np.absolute, {**dict.fromkeys("fci", "stax_abs_{t}({0})"), "u": "{0}"},
      triton={"f": "tl.abs({0})", "i": "tl.abs({0})", "u": "{0}", "b": "{0}"},
@@ -484,7 +484,7 @@ for _name, _numpy, _text in (
     ("real", np.real, "(__real__ {0})"), ("imag", np.imag, "(__imag__ {0})"),
 ):  # fmt: skip
     _row(_name, 1, _numpy, {"c": _text}, result=_part)
-_row("conj", 1, np.conjugate, {"c": "(~{0})"})
+_row("conj", 1, np.conjugate, {"c": "stax_conj_{t}({0})"})
 _row("complex", 2, _complex, {"f": "__builtin_complex({0}, {1})"}, triton={}, result=_whole)
 _row("reciprocal", 1, np.reciprocal, {"c": "stax_reciprocal_{t}({0})"}, flops=4.0)
 

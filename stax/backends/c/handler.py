@@ -146,6 +146,16 @@ def cast_text(value: str, source: DType, target: DType) -> str:
     return f"({ct}){value}"
 
 
+def _negated(row: ScalarOp, texts: tuple[str, ...], dtype: DType) -> str:
+    """The operand that the operation only changes the sign of, or nothing."""
+    if row.name == "neg":
+        return texts[0]
+    minus = row.name in ("mul", "div") and dtype.kind == "f" and literal(-1, dtype)
+    if minus and texts[1] == minus:
+        return texts[0]
+    return texts[1] if row.multiplies and texts[0] == minus else ""
+
+
 class Emitter:
     """Emits instructions into a row scope and an inner scope.
 
@@ -177,6 +187,7 @@ class Emitter:
         self.forwarded: dict[str, CValue] = {}  # buffers whose element is a C value here
         self.tiles: dict[tuple[str, Expr], str] = {}  # reads served from a transposed tile
         self.differences: dict[str, tuple[str, ...]] = {}  # the operands of values that are a - b
+        self.parts: set[str] = set()  # real values computed from complex ones
         self.scratch: dict[str, str] = {}  # buffers kept in row scratch: "name[index]"
 
     def fresh(self, prefix: str = "v") -> str:
@@ -278,12 +289,17 @@ class Emitter:
         texts = tuple(v.text for v in operands)
         types = tuple(v.dtype for v in operands)
         text = spelling(row, types, "c", texts, **params)
+        if (part := _negated(row, texts, dtype)) in self.parts:
+            # GCC makes -a * b - c of -(a * b + c) computed as one, whose zero is another.
+            text = f"stax_negative_{type_tag(dtype)}({part})"
         # A complex product by multiply-add instructions tells its operands apart.
         named = texts if dtype.kind == "c" and row.multiplies else self._operands(row, texts)
         key = (row.name, named, attrs, types[row.operand])
         value = self.define(key, text, dtype, depth, interval)
         if row.alternates:
             self.differences[value.text] = texts
+        if types[row.operand].kind == "c" and dtype.kind == "f":
+            self.parts.add(value.text)
         return value
 
     def _operands(self, row: ScalarOp, texts: tuple[str, ...]) -> tuple[str, ...]:

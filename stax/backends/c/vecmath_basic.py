@@ -18,6 +18,10 @@ _FLOATS = {
 _FLOAT_ROWS = r"""
 //: abs_@t 1
 STAX_INLINE @ct stax_abs_@t(@ct x) { return __builtin_fabs@s(x); }
+//: negative_@t 1
+STAX_INLINE @ct stax_negative_@t(@ct x) {
+    return stax_from_bits_@t(stax_bits_@t(x) ^ (@ut)1 << (8 * sizeof x - 1));
+}
 //: sign_@t 2
 STAX_INLINE @ct stax_sign_@t(@ct x) {
     @ct y = x > 0 ? (@ct)1 : (@ct)0;

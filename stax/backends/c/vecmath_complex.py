@@ -10,10 +10,10 @@ from __future__ import annotations
 
 __all__ = ["rows"]
 
-# tag: type, type of a part, suffix of functions of that type
+# tag: type, type of a part, suffix of functions of that type, its tag
 _TYPES = {
-    "c64": ("complex64_t", "float", "f"),
-    "c128": ("complex128_t", "double", ""),
+    "c64": ("complex64_t", "float", "f", "f32"),
+    "c128": ("complex128_t", "double", "", "f64"),
 }
 
 _ARITHMETIC = r"""
@@ -38,6 +38,14 @@ STAX_INLINE @ct stax_plain_mul_@t(@ct x, @ct y) {
 #else
     return __builtin_complex(a * c - b * d, a * d + b * c);
 #endif
+}
+//: negative_@t 2
+STAX_INLINE @ct stax_negative_@t(@ct x) {
+    return __builtin_complex(stax_negative_@part(__real__ x), stax_negative_@part(__imag__ x));
+}
+//: conj_@t 1
+STAX_INLINE @ct stax_conj_@t(@ct x) {
+    return __builtin_complex(__real__ x, stax_negative_@part(__imag__ x));
 }
 //: div_@t 9
 STAX_INLINE @ct stax_div_@t(@ct x, @ct y) {
@@ -127,7 +135,9 @@ STAX_INLINE @ct stax_libm_pow_@t(@ct x, @ct y) { return cpow@s(x, y); }
 //: rsqrt_@t 30 scalar
 STAX_INLINE @ct stax_rsqrt_@t(@ct x) { return stax_reciprocal_@t(stax_libm_sqrt_@t(x)); }
 //: sigmoid_@t 50 scalar
-STAX_INLINE @ct stax_sigmoid_@t(@ct x) { return stax_reciprocal_@t(stax_libm_exp_@t(-x) + 1); }
+STAX_INLINE @ct stax_sigmoid_@t(@ct x) {
+    return stax_reciprocal_@t(stax_libm_exp_@t(stax_negative_@t(x)) + 1);
+}
 //: exp2_@t 40 scalar
 STAX_INLINE @ct stax_exp2_@t(@ct x) {
     return stax_libm_exp_@t(__builtin_complex(__real__ x * (@rt)@ln2, __imag__ x * (@rt)@ln2));
@@ -223,12 +233,13 @@ def rows() -> str:
         for name, sign in _SIGNS.items()
     )
     parts = []
-    for tag, (ct, rt, suffix) in _TYPES.items():
+    for tag, (ct, rt, suffix, part) in _TYPES.items():
         text = _ARITHMETIC.replace("@ordered", ordered.lstrip())
         for name in _FUNCTIONS:
             named = "" if f" {name}_{tag} " in _SINGLE else _NAMED
             text += (_LIBRARY + named).replace("@name", name)
-        for name, value in {**_CONSTANTS, "ct": ct, "rt": rt, "s": suffix, "t": tag}.items():
+        types = {"ct": ct, "rt": rt, "part": part, "s": suffix, "t": tag}
+        for name, value in (_CONSTANTS | types).items():
             text = text.replace(f"@{name}", value)
         parts.append(text)
     return "".join([*parts, _SINGLE])
