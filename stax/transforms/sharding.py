@@ -24,6 +24,7 @@ from stax.pytree import tree_flatten, tree_map
 from stax.transforms.arguments import check_callable
 from stax.transforms.vmap import vmap
 
+# The names of `stax.sharding`; `shard_map` and `with_sharding_constraint` have theirs elsewhere.
 __all__ = [
     "AbstractMesh",
     "AxisType",
@@ -36,9 +37,7 @@ __all__ = [
     "get_mesh",
     "reshard",
     "set_mesh",
-    "shard_map",
     "use_mesh",
-    "with_sharding_constraint",
 ]
 
 

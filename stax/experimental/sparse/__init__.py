@@ -1,40 +1,8 @@
 """Sparse arrays, under the names of `jax.experimental.sparse`; the account is in `bcoo`."""
 
-from stax.experimental.sparse.bcoo import (
-    BCOO,
-    bcoo_dot_general,
-    bcoo_extract,
-    bcoo_fromdense,
-    bcoo_multiply_dense,
-    bcoo_multiply_sparse,
-    bcoo_reduce_sum,
-    bcoo_reshape,
-    bcoo_sort_indices,
-    bcoo_sum_duplicates,
-    bcoo_todense,
-    bcoo_transpose,
-    todense,
-)
-from stax.experimental.sparse.derivatives import grad, value_and_grad
-from stax.experimental.sparse.makers import empty, eye, random_bcoo
+from stax.experimental.sparse import bcoo, derivatives, makers
+from stax.experimental.sparse.bcoo import *  # noqa: F403 - its __all__ is the list of names
+from stax.experimental.sparse.derivatives import *  # noqa: F403 - its __all__ is the list of names
+from stax.experimental.sparse.makers import *  # noqa: F403 - its __all__ is the list of names
 
-__all__ = [
-    "BCOO",
-    "bcoo_dot_general",
-    "bcoo_extract",
-    "bcoo_fromdense",
-    "bcoo_multiply_dense",
-    "bcoo_multiply_sparse",
-    "bcoo_reduce_sum",
-    "bcoo_reshape",
-    "bcoo_sort_indices",
-    "bcoo_sum_duplicates",
-    "bcoo_todense",
-    "bcoo_transpose",
-    "empty",
-    "eye",
-    "grad",
-    "random_bcoo",
-    "todense",
-    "value_and_grad",
-]
+__all__ = [*bcoo.__all__, *derivatives.__all__, *makers.__all__]

@@ -34,8 +34,6 @@ __all__ = [
     "bcoo_sum_duplicates",
     "bcoo_todense",
     "bcoo_transpose",
-    "made",
-    "places",
     "todense",
 ]
 
