@@ -51,18 +51,12 @@ def _plain_sort(a: Any, axis: Any = -1, *args: Any, descending: bool = False, **
 
 
 def _plain_argsort(
-    a: Any,
-    axis: Any = -1,
-    kind: Any = None,
-    order: Any = None,
-    *,
-    stable: Any = None,
-    descending: bool = False,
+    a: Any, axis: Any = -1, kind: Any = None, *args: Any, descending: bool = False, **kw: Any
 ) -> Any:
     if not descending:
-        if kind is None and stable is None:  # stable like the compiled one, which NumPy's is not
+        if kind is None and kw.get("stable") is None:  # like the compiled one; not NumPy's own
             kind = "stable"
-        return np.argsort(a, axis, kind, order, stable=stable)
+        return np.argsort(a, axis, kind, *args, **kw)
     if axis is None:
         a, axis = np.ravel(a), -1
     order = np.argsort(np.flip(a, axis), axis, kind="stable")
