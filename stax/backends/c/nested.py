@@ -58,11 +58,51 @@ class NestedFunction:
 
 
 @dataclass(frozen=True)
-class NestedCall:
-    """The statements of a call, in which `@work@` stands for its part of the arena."""
+class WorkSpace:
+    """What a call has for itself in the arena: its nested programs' part comes first.
 
-    text: str
-    work: int
+    `carries` are the offsets of second buffers for results that alternate between two; `states`,
+    for each state of a chain, those of its stored copies and of the two that steps alternate
+    between.
+    """
+
+    nbytes: int
+    carries: Mapping[int, int]
+    states: Sequence[tuple[Sequence[int], int, int]]
+
+
+def work_space(results: Sequence[ExternBuffer], functions: Sequence[NestedFunction]) -> WorkSpace:
+    """The memory that the call which computes `results` works in."""
+    call, taken = results[0], max(aligned(f.arena) for f in functions)
+
+    def take(nbytes: int) -> int:
+        nonlocal taken
+        place, taken = taken, taken + aligned(nbytes)
+        return place
+
+    states = []
+    if call.extern_kind == "chain":
+        first = 1 + call.params["consts"]
+        for k in range(first, first + call.params["states"]):
+            size = _operand_bytes(call, k)
+            held = [take(size) for _ in range(1, call.params["slots"])]
+            states.append((held, take(size), take(size)))
+    first, count = _carry_slots(call, len(results))
+    carries = {
+        k: take(result.nbytes)
+        for k, result in enumerate(results[:count])
+        if result.nbytes > REGISTER_BYTES and first + k not in functions[-1].in_place
+    }
+    return WorkSpace(taken, carries, states)
+
+
+def _carry_slots(call: ExternBuffer, results: int) -> tuple[int, int]:
+    """The input of the nested program that holds the first carry, and how many there are."""
+    if call.extern_kind == "while":
+        return call.params["body_consts"], results
+    if call.extern_kind in ("scan", "chain"):
+        return call.params["consts"], call.params["carry"]
+    return 0, 0
 
 
 def nested_call(
@@ -70,12 +110,16 @@ def nested_call(
     functions: Sequence[NestedFunction],
     pointers: Mapping[str, str],
     table: Mapping[str, Buffer],
-) -> NestedCall:
-    """The call that computes `results`; `pointers` gives the C name of each buffer's address."""
+    space: WorkSpace,
+) -> str:
+    """The statements that compute `results`, in which `@work@` stands for the place of `space`.
+
+    `pointers` gives the C name of each buffer's address.
+    """
     first = results[0]
     operands = [_address(i, pointers, table) for i in first.inputs]
     targets = [f"(char *){pointers[b.name]}" if b.nbytes else "0" for b in results]
-    printer = _Printer(first, results, operands, targets, functions)
+    printer = _Printer(first, results, operands, targets, functions, space)
     if first.extern_kind == "scan":
         lines = printer.scan()
     elif first.extern_kind == "while":
@@ -85,7 +129,7 @@ def nested_call(
     else:
         lines = printer.branches()
     body = "\n".join("        " + line for line in lines)
-    return NestedCall(f"{{\n{body}\n    }}", printer.work)
+    return f"{{\n{body}\n    }}"
 
 
 def _address(operand: ExternInput, pointers: Mapping[str, str], table: Mapping[str, Buffer]) -> str:
@@ -112,19 +156,14 @@ class _Printer:
         operands: Sequence[str],
         targets: Sequence[str],
         functions: Sequence[NestedFunction],
+        space: WorkSpace,
     ) -> None:
         self.call = call
         self.results = results
         self.operands = operands
         self.targets = targets
         self.functions = functions
-        self.work = max(aligned(f.arena) for f in functions)
-
-    def take(self, nbytes: int) -> str:
-        """A buffer in the work space."""
-        place = f"(work + {self.work})"
-        self.work += aligned(nbytes)
-        return place
+        self.space = space
 
     def arrays(self, inputs: int) -> list[str]:
         """Declarations of the pointers that a nested function is given."""
@@ -138,8 +177,8 @@ class _Printer:
         """A call of a nested function that passes its errors on."""
         return f"if ((code = {function.name}({inputs}, {outputs}, work, ctx))) goto done;"
 
-    def carried(self, inputs: Sequence[str], first: int, steps: str) -> _Carries:
-        """How the carries go from step to step.
+    def carried(self, inputs: Sequence[str], steps: str) -> _Carries:
+        """How the carries, which start as `inputs`, go from step to step.
 
         Small ones are copied between two local variables, which the C compiler keeps in
         registers where it can. Large ones are updated in place where the body allows it; the
@@ -147,7 +186,8 @@ class _Printer:
         `steps` counts down to 0 at the last step, or up from 0.
         """
         found = _Carries([], [], [], [])
-        for k, result in enumerate(self.results[: len(inputs)]):
+        first, count = _carry_slots(self.call, len(self.results))
+        for k, result in enumerate(self.results[:count]):
             own, slot = self.targets[k], first + k
             if not result.nbytes:
                 found.before.append(f"ni[{slot}] = 0; no[{k}] = 0;")
@@ -162,11 +202,11 @@ class _Printer:
                 found.advance.append(f"__builtin_memcpy(old{k}, new{k}, {size});")
                 found.after.append(f"__builtin_memcpy({own}, old{k}, {size});")
                 continue
-            if slot in self.functions[-1].in_place:
+            if k not in self.space.carries:
                 found.before.append(f"__builtin_memcpy({own}, {inputs[k]}, {result.nbytes});")
                 found.before.append(f"ni[{slot}] = {own}; no[{k}] = {own};")
                 continue
-            other = self.take(result.nbytes)
+            other = _within(self.space.carries[k])
             found.before.append(f"ni[{slot}] = {inputs[k]};")
             found.start.append(f"no[{k}] = (({steps}) & 1) ? {other} : {own};")
             found.advance.append(f"ni[{slot}] = no[{k}];")
@@ -180,7 +220,7 @@ class _Printer:
         n, m, length = params["consts"], params["carry"], params["length"]
         lines = self.arrays(len(self.operands))
         lines += [f"ni[{k}] = {p};" for k, p in enumerate(self.operands[:n])]
-        carries = self.carried(self.operands[n : n + m], n, f"{length - 1} - t")
+        carries = self.carried(self.operands[n : n + m], f"{length - 1} - t")
         lines += carries.before
         lines.append(f"for (int64_t t = 0; t < {length}; t++) {{")
         step = f"{length - 1} - t" if params["reverse"] else "t"
@@ -203,7 +243,7 @@ class _Printer:
         lines.append(f"void *ci[{nc + count}];")
         lines += [f"ci[{k}] = {p};" for k, p in enumerate(self.operands[:nc])]
         lines += [f"ni[{k}] = {p};" for k, p in enumerate(self.operands[nc : nc + nb])]
-        carries = self.carried(self.operands[nc + nb :], nb, "t")
+        carries = self.carried(self.operands[nc + nb :], "t")
         lines += carries.before
         lines.append("uint8_t going[1] = { 0 }; void *going_out[1] = { going };")
         lines.append("for (int64_t t = 0;; t++) {")
@@ -226,30 +266,28 @@ class _Printer:
         for k, pointer in enumerate(fixed):
             lines.append(f"ni[{k}] = ai[{k}] = {pointer};")
         lines.append(f"void *now[{m}]; int64_t turn = 0, last = {params['length']};")
-        spare = []
         for k, pointer in enumerate(states):
-            size = self.size_of(1 + n + k)
             lines.append(f"held[0][{k}] = now[{k}] = {pointer};")
-            for slot in range(1, params["slots"]):
-                lines.append(f"held[{slot}][{k}] = {self.take(size)};")
-            spare.append((self.take(size), self.take(size)))
-        carries = self.carried(self.operands[1 + n + m : 1 + n + m + c], n, "last")
+            for slot, place in enumerate(self.space.states[k][0], 1):
+                lines.append(f"held[{slot}][{k}] = {_within(place)};")
+        carries = self.carried(self.operands[1 + n + m : 1 + n + m + c], "last")
         lines += carries.before
         rows = self.call.inputs[0].layout.shape[0]
         lines.append(f"const int32_t *row = (const int32_t *){self.operands[0]};")
         lines.append(f"for (int64_t a = 0; a < {rows}; a++, row += 3) {{")
         index = f"{params['length'] - 1} - k" if params["reverse"] else "k"
+        sizes = [_operand_bytes(self.call, 1 + n + k) for k in range(m)]
         copies = [
-            f"__builtin_memcpy(held[row[1]][{k}], now[{k}], {self.size_of(1 + n + k)});"
-            for k in range(m)
+            f"__builtin_memcpy(held[row[1]][{k}], now[{k}], {size});"
+            for k, size in enumerate(sizes)
         ]
         step = [
             f"for (int64_t k = row[1]; k < row[1] + row[2]; k++) {{ int64_t i = {index}; (void)i;"
         ]
         step.append("    turn ^= 1;")
-        for k, (one, other) in enumerate(spare):
+        for k, (_, one, other) in enumerate(self.space.states):
             step.append(f"    ai[{n + k}] = now[{k}];")
-            step.append(f"    ao[{k}] = turn ? {one} : {other};")
+            step.append(f"    ao[{k}] = turn ? {_within(one)} : {_within(other)};")
         for k in range(xs):
             step.append(f"    ai[{n + m + k}] = {self.slice_of(stacked[k])};")
         step.append("    " + self.run(advance, "ai", "ao"))
@@ -269,11 +307,6 @@ class _Printer:
             lines.append("        break; }")
         return [*lines, "    }", "}", *carries.after]
 
-    def size_of(self, operand: int) -> int:
-        """Bytes of an operand."""
-        layout = self.call.inputs[operand].layout
-        return _slice_bytes((1, *layout.shape), self.call.inputs[operand].dtype)
-
     def slice_of(self, operand: int) -> str:
         """The address of slice `i` of a stacked operand."""
         shape, dtype = self.call.inputs[operand].layout.shape, self.call.inputs[operand].dtype
@@ -291,6 +324,15 @@ class _Printer:
             lines.append(f"    case {k}: {self.run(function)} break;")
         lines.append("}")
         return lines
+
+
+def _within(place: int) -> str:
+    return f"(work + {place})"
+
+
+def _operand_bytes(call: ExternBuffer, operand: int) -> int:
+    layout = call.inputs[operand].layout
+    return _slice_bytes((1, *layout.shape), call.inputs[operand].dtype)
 
 
 def _slice_bytes(shape: Sequence[int], dtype: Any) -> int:

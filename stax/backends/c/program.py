@@ -37,7 +37,7 @@ from stax.backends.c.image import (
     Type,
     nbytes,
 )
-from stax.backends.c.nested import NestedFunction, Program, nested_call
+from stax.backends.c.nested import NestedFunction, Program, nested_call, work_space
 from stax.backends.c.products import product_call, product_routine
 from stax.backends.c.repeats import PrintedKernels
 from stax.backends.c.routines import PRODUCTS, addresses, failure
@@ -220,10 +220,11 @@ class _Printer:
             if isinstance(item, CallStep):
                 if item.name in program.nested:
                     functions = [self.nested(p) for p in program.nested[item.name]]
-                    results = [table[n] for n in item.writes]
-                    call = nested_call(results, functions, names, table.buffers)  # type: ignore[arg-type]  # of one call
-                    work[step] = call.work
-                    calls.append(call.text.replace("@work@", _place(step, call.work)))
+                    results = _results(lowered, item)
+                    space = work_space(results, functions)
+                    work[step] = space.nbytes
+                    text = nested_call(results, functions, names, table.buffers, space)
+                    calls.append(text.replace("@work@", _place(step, space.nbytes)))
                 else:
                     calls.append(self.call(lowered, item, names))
                 continue
@@ -261,8 +262,7 @@ class _Printer:
 
     def call(self, lowered: LoweredGraph, item: CallStep, names: dict[str, str]) -> str:
         """The statement of a call that is not a loop or a branch."""
-        written = [lowered.table[n] for n in item.writes]
-        results = [b for b in written if isinstance(b, ExternBuffer)]
+        results = _results(lowered, item)
         first = results[0]
         if first.extern_kind == "matmul":
             return product_call(first, names, self.slot(product_routine(first)))
@@ -310,6 +310,12 @@ class _Printer:
         return NestedFunction(name, aligned(plan.nbytes), _carried_in_place(program))
 
 
+def _results(lowered: LoweredGraph, item: CallStep) -> list[ExternBuffer]:
+    """The buffers that a call writes."""
+    written = [lowered.table[n] for n in item.writes]
+    return [b for b in written if isinstance(b, ExternBuffer)]
+
+
 def _carried_in_place(program: Program) -> frozenset[int]:
     inputs = program.lowered.inputs
     return frozenset(k for k, n in enumerate(inputs) if n in program.in_place.carried)
@@ -325,7 +331,6 @@ def arena_of(program: Program) -> ArenaPlan:
     lowered, order = program.lowered, program.order
     table = lowered.table
     dtypes = {b.name: b.dtype for b in table}
-    names = {b.name: "" for b in table}
     holder = program.in_place.holders(lowered.outputs)
     uses = _Uses(order, lowered.outputs, program.in_place.base, holder)
     work: dict[int, int] = {}
@@ -338,8 +343,7 @@ def arena_of(program: Program) -> ArenaPlan:
                 NestedFunction("", aligned(arena_of(p).nbytes), _carried_in_place(p))
                 for p in program.nested[item.name]
             ]
-            results = [table[n] for n in item.writes]
-            work[step] = nested_call(results, functions, names, table.buffers).work  # type: ignore[arg-type]  # of one call
+            work[step] = work_space(_results(lowered, item), functions).nbytes
     return _arena(lowered, uses, work)
 
 
