@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,6 @@ from stax.errors import (
 from stax.lax.bounded import bounded_loop, checked_bound
 from stax.lax.concrete_loops import (
     ConcreteCarry,
-    Settle,
     concrete_scan,
     runs_concretely,
 )
@@ -94,13 +94,28 @@ def scan(
     >>> scan(lambda total, x: (total + x, total), 0.0, np.arange(4.0))
     (6.0, array([0., 0., 1., 3.]))
     """
-    xs_leaves, xs_tree = tree_flatten(xs)
+    xs_leaves = tree_leaves(xs)
     check_leaves(xs_leaves, "xs of scan")
     steps = _scan_length(xs, length)
+    return _scan(f, _Carried("scan", name_of(f), init), xs, steps, reverse, unroll, checkpoint)
+
+
+def _scan(
+    f: Function,
+    carried: _Carried,
+    xs: Any,
+    steps: int,
+    reverse: bool,
+    unroll: int | bool,
+    checkpoint: Any,
+) -> tuple[Any, Any]:
+    """`scan` under the name of the loop that it makes."""
+    init, op = carried.init, carried.op
+    xs_leaves, xs_tree = tree_flatten(xs)
     if checkpoint is None and STATE.loops is not None:
         checkpoint = STATE.loops(steps)
     if checkpoint == "sqrt":
-        return _scan_in_chunks(f, init, xs, steps, reverse)
+        return _scan_in_chunks(f, carried, xs, steps, reverse)
     loop, extra = scan_p, {}
     if checkpoint == "all":
         f = checkpointed(f)
@@ -108,11 +123,11 @@ def scan(
         loop, extra = chained_scan_p, {"slots": checkpoint.slots}
     elif checkpoint is not None:
         raise StaticArgumentError(
-            f"scan: checkpoint={checkpoint!r} is not None, 'all', 'sqrt' or stax.Binomial(slots=s)",
+            f"{op}: checkpoint={checkpoint!r} is not None, 'all', 'sqrt' or stax.Binomial(slots=s)",
             where=user_source() or None,
         )
     leaves, carry_tree = tree_flatten(init)
-    check_leaves(leaves, "the initial carry of scan")
+    check_leaves(leaves, f"the initial carry of {op}")
     slices = [Aval(a.shape[1:], a.dtype) for a in map(aval_of, xs_leaves)]
     y_tree: list[PyTreeDef] = []
 
@@ -125,7 +140,7 @@ def scan(
                 where=user_source() or None,
             )
         new, y = result
-        _check_structure(init, new, "scan", name_of(f))
+        carried.check_structure(new)
         y_tree.append(tree_structure(y))
         return new, y
 
@@ -133,14 +148,12 @@ def scan(
     treedef = tree_structure((init, xs))
 
     def concretely() -> tuple[Any, Any]:
-        state = ConcreteCarry(leaves, carry_tree, _settling(init, "scan", name_of(f)))
+        state = ConcreteCarry(leaves, carry_tree, carried.settle)
         found, ys = concrete_scan(flat, state, xs_leaves, xs_tree, steps, bool(reverse))
         return tree_unflatten(carry_tree, finished(found, leaves)), ys
 
     try:
-        body, values = _with_fixed_carry(
-            lambda avals: staged(flat, treedef, [*avals, *slices]), leaves, init, "scan", name_of(f)
-        )
+        body, values = carried.fixed(lambda avals: staged(flat, treedef, [*avals, *slices]), leaves)
     except ConcretizationError:
         # The body needs numbers; outside jit and vmap they are known.
         if steps and runs_concretely():
@@ -190,7 +203,9 @@ def _scan_length(xs: Any, length: int | None) -> int:
     )
 
 
-def _scan_in_chunks(f: Function, init: Any, xs: Any, steps: int, reverse: bool) -> tuple[Any, Any]:
+def _scan_in_chunks(
+    f: Function, carried: _Carried, xs: Any, steps: int, reverse: bool
+) -> tuple[Any, Any]:
     """`scan` that keeps the carry at every k-th step, k about the square root of the length."""
     inner = max(math.isqrt(steps), 1)
     outer = steps // inner
@@ -198,15 +213,15 @@ def _scan_in_chunks(f: Function, init: Any, xs: Any, steps: int, reverse: bool) 
     first, last = (rest, steps) if reverse else (0, steps - rest)
 
     def chunk(carry: Any, part: Any) -> Any:
-        return scan(f, carry, part, inner, reverse)
+        return _scan(f, replace(carried, init=carry), part, inner, reverse, 1, None)
 
     cut = tree_map(lambda x: x[first:last].reshape((outer, inner, *x.shape[1:])), xs)
-    carry, ys = scan(checkpointed(chunk), init, cut, outer, reverse)
+    carry, ys = _scan(checkpointed(chunk), carried, cut, outer, reverse, 1, None)
     ys = tree_map(lambda y: y.reshape((outer * inner, *y.shape[2:])), ys)
     if not rest:
         return carry, ys
     tail = tree_map(lambda x: x[:first] if reverse else x[last:], xs)
-    carry, more = scan(f, carry, tail, rest, reverse)
+    carry, more = _scan(f, replace(carried, init=carry), tail, rest, reverse, 1, None)
     pair = (more, ys) if reverse else (ys, more)
     return carry, tree_map(lambda a, b: concatenate([a, b], 0), *pair)
 
@@ -227,10 +242,12 @@ def while_loop(
     Args:
       max_steps: the loop ends after so many steps, whatever the condition says.  Such a loop can
         be differentiated in reverse mode, too: the backward pass keeps some carries, computes the
-        steps between them again, and takes time for the steps that were made.
+        steps between them again, and takes time for the steps that were made.  Memory, however,
+        is set aside for the bound: with `max_steps=10**9` for 63,000 carries, however few steps
+        are made.  Give the least bound that is sure, or `slots`.
       slots: how many carries are kept at once, about `2 * sqrt(max_steps)` by default.  With fewer
         slots the steps are computed more often, each at most once more for each time that the
-        root of `max_steps` is taken.
+        root of `max_steps` is taken; as few as `3 * log3(max_steps)` are possible.
 
     Raises:
       StaticArgumentError: `max_steps` or `slots` are not positive whole numbers, or the slots too
@@ -248,29 +265,36 @@ def while_loop(
             "while_loop: slots need max_steps, the bound of the loop", where=user_source() or None
         )
     shape = None if max_steps is None else checked_bound(max_steps, slots)
-    leaves, tree = tree_flatten(init_val)
-    check_leaves(leaves, "the initial value of while_loop")
-    treedef = tree_structure((init_val,))
+    carried = _Carried("while_loop", name_of(body_fun), init_val)
+    return _while(cond_fun, body_fun, carried, max_steps, shape)
+
+
+def _while(
+    cond_fun: Function,
+    body_fun: Function,
+    carried: _Carried,
+    max_steps: int | None = None,
+    shape: tuple[int, int] | None = None,
+) -> Any:
+    """`while_loop` under the name of the loop that it makes."""
+    init = carried.init
+    leaves, tree = tree_flatten(init)
+    check_leaves(leaves, f"the initial value of {carried.op}")
+    treedef = tree_structure((init,))
 
     def flat(value: Any) -> Any:
         new = body_fun(value)
-        _check_structure(init_val, new, "while_loop", name_of(body_fun))
+        carried.check_structure(new)
         return new
 
     flat.__name__ = name_of(body_fun)
     try:
-        body, values = _with_fixed_carry(
-            lambda avals: staged(flat, treedef, avals),
-            leaves,
-            init_val,
-            "while_loop",
-            name_of(body_fun),
-        )
+        body, values = carried.fixed(lambda avals: staged(flat, treedef, avals), leaves)
         test = staged(cond_fun, treedef, body.graph.in_avals[len(body.consts) :])
     except ConcretizationError:
         if STATE.trace is not EVAL:
             raise
-        state = ConcreteCarry(leaves, tree, _settling(init_val, "while_loop", name_of(body_fun)))
+        state = ConcreteCarry(leaves, tree, carried.settle)
         left = math.inf if max_steps is None else max_steps
         while left > 0 and _holds(cond_fun, state.value()):
             state.advance(flat(state.value()))
@@ -345,9 +369,8 @@ def fori_loop(
 
         step.__name__ = name_of(body_fun)
         count = max(int(stop) - int(start), 0)
-        (_, result), _ = scan(
-            step, (first, init_val), None, count, unroll=unroll or 1, checkpoint=checkpoint
-        )
+        carried = _Carried("fori_loop", name_of(body_fun), (first, init_val), counted=True)
+        (_, result), _ = _scan(step, carried, None, count, False, unroll or 1, checkpoint)
         return result
     if checkpoint is not None:
         raise StaticArgumentError(
@@ -361,7 +384,8 @@ def fori_loop(
         return add(i, literal(1, i)), body_fun(i, value)
 
     body.__name__ = name_of(body_fun)
-    return while_loop(lambda carry: lt(carry[0], last), body, (first, init_val))[1]
+    carried = _Carried("fori_loop", name_of(body_fun), (first, init_val), counted=True)
+    return _while(lambda carry: lt(carry[0], last), body, carried)[1]
 
 
 def _bound(value: Any, name: str) -> Any:
@@ -379,73 +403,82 @@ def _bound(value: Any, name: str) -> Any:
 # --- types of carries ---------------------------------------------------------------------------
 
 
-def _check_structure(old: Any, new: Any, op: str, name: str) -> None:
-    have, got = tree_structure(old), tree_structure(new)
-    if have != got:
-        raise PytreeError(
-            f"{op}: the carry must keep its structure: it starts as {have}, {name} returns {got}",
-            where=user_source() or None,
-        )
+@dataclass(frozen=True)
+class _Carried:
+    """What a loop carries, for checks that its body keeps it.
 
-
-def _with_fixed_carry(
-    stage_body: Callable[[list[Aval]], Staged], leaves: list[Any], init: Any, op: str, name: str
-) -> tuple[Staged, list[Any]]:
-    """The body for carries whose types it keeps, and the initial values in those types.
-
-    Weak initial values take the type that the body gives them; then it is traced again.
+    `op` is the loop and `name` the function that the user wrote.  `counted` carries are pairs of
+    the loop's own counter and the user's value, of which alone the messages speak.
     """
-    avals = [aval_of(v) for v in leaves]
-    settle = _settling(init, op, name)
-    for _ in range(2 * len(avals) + 1):
-        body = stage_body(avals)
-        new = settle(avals, body.graph.out_avals)
-        if new == avals:
-            break
-        avals = new
-    dtypes = [*(a.dtype for a in avals), *(a.dtype for a in body.graph.out_avals[len(avals) :])]
-    values = [
-        v if aval_of(v).dtype == a.dtype else converted(v, a.dtype)
-        for v, a in zip(leaves, avals, strict=True)
-    ]
-    return body.returning(dtypes), values
 
+    op: str
+    name: str
+    init: Any
+    counted: bool = False
 
-def _settling(init: Any, op: str, name: str) -> Settle:
-    """What decides the types a carry should start with from what one step makes of them."""
-    paths = [keystr(p) for p, _ in tree_flatten_with_path(init)[0]]
+    def check_structure(self, new: Any) -> None:
+        """Refuse what one step returns if its structure is another one."""
+        old = self.init
+        if self.counted:
+            old, new = old[1], new[1]
+        have, got = tree_structure(old), tree_structure(new)
+        if have != got:
+            raise PytreeError(
+                f"{self.op}: the carry must keep its structure: it starts as {have}, "
+                f"{self.name} returns {got}",
+                where=user_source() or None,
+            )
 
-    def settle(avals: list[Aval], outs: Sequence[Aval]) -> list[Aval]:
+    def fixed(
+        self, stage_body: Callable[[list[Aval]], Staged], leaves: list[Any]
+    ) -> tuple[Staged, list[Any]]:
+        """The body for carries whose types it keeps, and the initial values in those types.
+
+        Weak initial values take the type that the body gives them; then it is traced again.
+        """
+        avals = [aval_of(v) for v in leaves]
+        for _ in range(2 * len(avals) + 1):
+            body = stage_body(avals)
+            new = self.settle(avals, body.graph.out_avals)
+            if new == avals:
+                break
+            avals = new
+        dtypes = [*(a.dtype for a in avals), *(a.dtype for a in body.graph.out_avals[len(avals) :])]
+        values = [
+            v if aval_of(v).dtype == a.dtype else converted(v, a.dtype)
+            for v, a in zip(leaves, avals, strict=True)
+        ]
+        return body.returning(dtypes), values
+
+    def settle(self, avals: list[Aval], outs: Sequence[Aval]) -> list[Aval]:
+        """The types the carry should start with, given what one step makes of them."""
+        paths = [p[self.counted :] for p, _ in tree_flatten_with_path(self.init)[0]]
         return [
-            _carried(a, out, path, op, name)
+            self._type(a, out, keystr(path))
             for a, out, path in zip(avals, outs, paths, strict=False)
         ]
 
-    return settle
+    def _type(self, have: Aval, out: Aval, path: str) -> Aval:
+        kind: type[StaxError] = DtypeError
+        if have.shape != out.shape:
+            kind = ShapeError
+        elif have.dtype == out.dtype:
+            return out if have.weak else have
+        elif have.weak:
+            strong = [] if out.weak else [out.dtype]
+            weak = [have.dtype, out.dtype] if out.weak else [have.dtype]
+            if promote(strong, weak) == out.dtype:
+                return out
+        elif out.weak and promote([have.dtype], [out.dtype]) == have.dtype:
+            return have
+        raise kind(
+            f"{self.op}: the carry must keep its types; carry{path} does not",
+            operands=[f"before {self.name}: {have}", f"after: {out}"],
+            where=user_source() or None,
+            hint="start with the type the body returns, or convert in the body with .astype",
+        )
 
 
 def converted(value: Any, dtype: Any) -> Any:
     """A weak value in another type."""
     return dtype.type(value) if isinstance(value, int | float | complex) else convert(value, dtype)
-
-
-def _carried(have: Aval, out: Aval, path: str, op: str, name: str) -> Aval:
-    """The type that a carry should start with, given what one step makes of it."""
-    kind: type[StaxError] = DtypeError
-    if have.shape != out.shape:
-        kind = ShapeError
-    elif have.dtype == out.dtype:
-        return out if have.weak else have
-    elif have.weak:
-        strong = [] if out.weak else [out.dtype]
-        weak = [have.dtype, out.dtype] if out.weak else [have.dtype]
-        if promote(strong, weak) == out.dtype:
-            return out
-    elif out.weak and promote([have.dtype], [out.dtype]) == have.dtype:
-        return have
-    raise kind(
-        f"{op}: the carry must keep its types; carry{path} does not",
-        operands=[f"before {name}: {have}", f"after: {out}"],
-        where=user_source() or None,
-        hint="start with the type the body returns, or convert in the body with .astype",
-    )

@@ -58,7 +58,11 @@ def check_callable(f: Any, what: str) -> None:
         )
 
 
-def check_leaves(leaves: Iterable[Any], what: str) -> None:
+def check_leaves(
+    leaves: Iterable[Any],
+    what: str,
+    hint: str = "close over it, or mark it static in jit with static_argnums",
+) -> None:
     """Raise DtypeError unless every leaf is an array or scalar of a supported dtype."""
     for leaf in leaves:
         if isinstance(leaf, Tracer):
@@ -69,7 +73,7 @@ def check_leaves(leaves: Iterable[Any], what: str) -> None:
                 where=user_source() or None,
                 hint="copy it with .to_numpy(), or compile with jit(..., backend='triton')"
                 if hasattr(leaf, "to_numpy") and hasattr(leaf, "__dlpack_device__")
-                else "close over it, or mark it static in jit with static_argnums",
+                else hint,
             )
         if isinstance(leaf, np.ndarray | np.generic) and not is_supported(
             leaf.dtype.newbyteorder("=")
@@ -105,6 +109,56 @@ def normalized_argnums(argnums: Any, count: int, what: str) -> tuple[int, ...]:
     if len(set(found)) != len(found):
         raise StaticArgumentError(f"{what}: argnums={argnums!r} names an argument twice")
     return tuple(found)
+
+
+def static_arguments(
+    what: str, fun: Callable[..., Any], argnums: Any, argnames: Any = ()
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Positions and names of static arguments, each completed from the other.
+
+    Raises:
+      StaticArgumentError: no positions or names, or not those of an argument of `fun`.
+    """
+    nums = _all_of(argnums, int, f"{what}: static_argnums={argnums!r} must be whole numbers")
+    names = _all_of(argnames, str, f"{what}: static_argnames={argnames!r} must be text")
+    if not nums and not names:
+        return (), ()
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return nums, names
+    positional = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    resolved = []
+    for n in nums:
+        k = n + len(positional) if n < 0 else n
+        if not 0 <= k < len(positional) and not variadic:
+            raise StaticArgumentError(
+                f"{what}: static_argnums={n} is out of range: {name_of(fun)} takes "
+                f"{len(positional)} positional arguments"
+            )
+        resolved.append(k)
+    known = {p.name for p in parameters}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for name in names:
+            if name not in known:
+                raise StaticArgumentError(
+                    f"{what}: static_argnames={name!r} is not a parameter of "
+                    f"{name_of(fun)}: it has {sorted(known)}"
+                )
+    all_nums = {*resolved, *(positional.index(n) for n in names if n in positional)}
+    all_names = {*names, *(positional[k] for k in all_nums if k < len(positional))}
+    return tuple(sorted(all_nums)), tuple(sorted(all_names))
+
+
+def _all_of(value: Any, kind: type, message: str) -> tuple[Any, ...]:
+    kinds = (int, np.integer) if kind is int else (kind,)
+    found = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+    if all(isinstance(v, kinds) and not isinstance(v, bool) for v in found):
+        return tuple(map(kind, found))
+    raise StaticArgumentError(message)
 
 
 class FlatFunction:

@@ -25,7 +25,7 @@ from stax.core.trace import EVAL, STATE, bind, bind1, tagged, use_trace
 from stax.errors import ConfigurationError, StaticArgumentError
 from stax.primitives.families_arrays import linear_shape_op
 from stax.pytree import PyTreeDef, tree_flatten, tree_unflatten
-from stax.transforms.arguments import check_callable, check_leaves, name_of, normalized_argnums
+from stax.transforms.arguments import check_callable, check_leaves, name_of, static_arguments
 from stax.transforms.budget import budget_bytes
 from stax.transforms.calls import eval_call, graph_avals, graph_cost, is_zero, transpose_call
 from stax.transforms.control_graphs import without_jit
@@ -150,32 +150,34 @@ checkpoint_p = Primitive(
 
 
 def checkpoint(
-    fun: Callable[..., Any],
+    fun: Callable[..., Any] | None = None,
     *,
     policy: Policy | None = None,
     memory_budget: int | float | str | None = None,
     static_argnums: int | Sequence[int] = (),
     prevent_cse: bool = True,
     concrete: bool = False,
-) -> Callable[..., Any]:
+) -> Any:
     """`fun`, keeping only its inputs for the backward pass and recomputing the rest there.
+
+    Without `fun` it is a decorator: `@checkpoint(memory_budget=0.5)`.
 
     Args:
       policy: says which results may be kept all the same; see `checkpoint_policies`.
       memory_budget: instead of a policy, how much may be kept: bytes, text such as "512MiB", or a
         fraction in (0, 1] of all that the backward pass reads; chosen to recompute least.
-      static_argnums: arguments passed as they are, such as flags.
+      static_argnums: arguments passed as they are, such as flags, by position or name.
       prevent_cse: accepted for compatibility; recomputations are never merged.
       concrete: accepted for compatibility.
 
     Raises:
       ConfigurationError: the policy is not a function, there is a budget as well, or `fun` calls
         back with an effect and uses the result.
+      StaticArgumentError: `static_argnums` names no argument of `fun`.
       MemoryBudgetError: when it is differentiated: not so little can be kept.
 
     >>> f = checkpoint(lambda x: np.sin(np.sin(x)))
     """
-    check_callable(fun, "checkpoint")
     if policy is not None:
         _check_policy(policy, "checkpoint: policy")
     if policy is not None and memory_budget is not None:
@@ -185,16 +187,30 @@ def checkpoint(
         )
     if memory_budget is not None:
         budget_bytes(memory_budget, 0)  # refuses nonsense at once
-    statics = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    if fun is None:
+        return functools.partial(
+            checkpoint,
+            policy=policy,
+            memory_budget=memory_budget,
+            static_argnums=static_argnums,
+            prevent_cse=prevent_cse,
+            concrete=concrete,
+        )
+    check_callable(fun, "checkpoint")
+    static, static_names = static_arguments("checkpoint", fun, static_argnums)
 
     @functools.wraps(fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if STATE.trace is EVAL:
             return fun(*args, **kwargs)
-        static = set(normalized_argnums(statics, len(args), "checkpoint")) if statics else set()
         dynamic = [k for k in range(len(args)) if k not in static]
+        static_kwargs = {k: kwargs.pop(k) for k in static_names if k in kwargs}
         leaves, treedef = tree_flatten((tuple(args[k] for k in dynamic), kwargs))
-        check_leaves(leaves, f"arguments of {name_of(fun)}")
+        check_leaves(
+            leaves,
+            f"arguments of {name_of(fun)}",
+            "close over it, or mark it static in checkpoint with static_argnums",
+        )
         trees: list[PyTreeDef] = []
 
         def flat(*values: Any) -> list[Any]:
@@ -203,7 +219,7 @@ def checkpoint(
             full = list(args)
             for k, value in zip(dynamic, inner, strict=True):
                 full[k] = value
-            outs, tree = tree_flatten(fun(*full, **inner_kwargs))
+            outs, tree = tree_flatten(fun(*full, **inner_kwargs, **static_kwargs))
             check_leaves(outs, f"results of {name_of(fun)}")
             trees.append(tree)
             return outs

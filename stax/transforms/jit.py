@@ -43,7 +43,7 @@ from stax.pytree import (
     tree_unflatten,
     treedef_is_leaf,
 )
-from stax.transforms.arguments import check_callable, finished
+from stax.transforms.arguments import check_callable, finished, static_arguments
 from stax.transforms.budget import budget_bytes, plain_budget
 from stax.transforms.grad import Product
 from stax.transforms.inspect import ShapeDtypeStruct
@@ -151,7 +151,7 @@ def jit(
         matmul_precision,
         dynamic_batch=bool(dynamic_batch),
     )
-    nums, names = _as_tuple(static_argnums), _as_tuple(static_argnames)
+    nums, names = static_arguments("jit", fun, static_argnums, static_argnames)
     function = JitFunction(fun, nums, names, options, write_back)
     return function.dispatcher
 
@@ -167,10 +167,6 @@ def clear_caches() -> None:
     """
     for function in list(_FUNCTIONS):
         function.clear_cache()
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, int | str) else tuple(value)
 
 
 class JitFunction:
@@ -193,9 +189,7 @@ class JitFunction:
         self._write_back = write_back
         self._entries: dict[Any, Entry] = {}
         self._lock = threading.RLock()
-        self._static_argnums, self._static_argnames = _static_arguments(
-            fun, static_argnums, static_argnames
-        )
+        self._static_argnums, self._static_argnames = static_argnums, static_argnames
         self.statics = (*self._static_argnums, *self._static_argnames)
         self.dispatcher: Any = new_dispatcher(self.call)
         functools.update_wrapper(self.dispatcher, fun, updated=())
@@ -474,42 +468,6 @@ def _check_apart(written: int, leaves: Sequence[Any]) -> None:
                 operands=[target, other],
                 hint="pass a copy of one of them, or the whole array once and slice it inside",
             )
-
-
-def _static_arguments(
-    fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Positions and names of static arguments, each completed from the other."""
-    if not nums and not names:
-        return (), ()
-    try:
-        parameters = list(inspect.signature(fun).parameters.values())
-    except (TypeError, ValueError):
-        return nums, names
-    positional = [
-        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    resolved = []
-    for n in nums:
-        k = n + len(positional) if n < 0 else n
-        if not 0 <= k < len(positional) and not variadic:
-            raise StaticArgumentError(
-                f"static_argnums={n} is out of range: {getattr(fun, '__name__', fun)} takes "
-                f"{len(positional)} positional arguments"
-            )
-        resolved.append(k)
-    known = {p.name for p in parameters}
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-        for name in names:
-            if name not in known:
-                raise StaticArgumentError(
-                    f"static_argnames={name!r} is not a parameter of "
-                    f"{getattr(fun, '__name__', fun)}: it has {sorted(known)}"
-                )
-    all_nums = {*resolved, *(positional.index(n) for n in names if n in positional)}
-    all_names = {*names, *(positional[k] for k in all_nums if k < len(positional))}
-    return tuple(sorted(all_nums)), tuple(sorted(all_names))
 
 
 def _checked_aval(leaf: Any, fun: Any, tree: Any) -> Aval:

@@ -253,6 +253,28 @@ def test_a_carry_keeps_its_type(mode: Any) -> None:
 
 
 @modes
+@pytest.mark.parametrize("checkpoint", [None, "all", "sqrt", stax.Binomial(slots=2), "traced"])
+def test_a_counted_loop_speaks_of_its_own_carry(mode: Any, checkpoint: Any) -> None:
+    """Whatever it is made of, under its own name and without the counter beside the value."""
+    x = np.ones(3, np.float32)
+
+    def loop(body: Any) -> Any:
+        def run(x: Any, n: Any) -> Any:
+            if checkpoint == "traced":
+                return lax.fori_loop(0, n, body, {"a": x})
+            return lax.fori_loop(0, 9, body, {"a": x}, checkpoint=checkpoint)
+
+        return mode(run)(x, 9)
+
+    with pytest.raises(ShapeError, match=r"fori_loop: the carry must keep .* carry\['a'\]"):
+        loop(lambda i, v: {"a": v["a"].sum()})
+    with pytest.raises(DtypeError, match=r"fori_loop: the carry must keep .* carry\['a'\]"):
+        loop(lambda i, v: {"a": v["a"].astype(np.int32)})
+    with pytest.raises(PytreeError, match=r"fori_loop.*starts as \S*\{'a': \*\}\)?, "):
+        loop(lambda i, v: v["a"])
+
+
+@modes
 def test_a_scan_body_returns_a_pair(mode: Any) -> None:
     with pytest.raises(PytreeError, match="pair"):
         mode(lambda x: lax.scan(lambda c, v: c + v, 0.0, x))(np.ones(3))

@@ -60,6 +60,47 @@ def test_static_arguments_and_errors() -> None:
         stax.grad(stax.checkpoint(lambda x: x if x > 0 else -x))(3.0)
 
 
+def test_a_checkpoint_with_options_is_a_decorator() -> None:
+    @stax.checkpoint(memory_budget=0.5)
+    def half(x: Any) -> Any:
+        return np.sin(np.sin(x))
+
+    @stax.checkpoint(policy=stax.checkpoint_policies.everything_saveable)
+    def kept(x: Any) -> Any:
+        return np.sin(np.sin(x))
+
+    @stax.checkpoint()
+    def bare(x: Any) -> Any:
+        return np.sin(np.sin(x))
+
+    want = np.cos(np.sin(0.3)) * np.cos(0.3)
+    for f in (half, kept, bare):
+        assert stax.grad(f)(0.3) == pytest.approx(want, rel=1e-14)
+        assert stax.make_ir(f)(0.3).eqns[0].op == "checkpoint"
+    with pytest.raises(errors.ConfigurationError, match="not a budget"):
+        stax.checkpoint(memory_budget="lots")
+    with pytest.raises(TypeError, match="takes a function"):
+        stax.checkpoint(policy=stax.checkpoint_policies.dots_saveable)(3)
+
+
+def test_static_arguments_of_a_checkpoint_are_named_like_those_of_jit() -> None:
+    def power(x: Any, kind: str = "line") -> Any:
+        return x * x if kind == "square" else x
+
+    f = stax.checkpoint(power, static_argnums=1)
+    assert stax.grad(f)(3.0, "square") == stax.grad(f)(3.0, kind="square") == 6.0
+    assert stax.grad(f)(3.0) == 1.0
+    assert stax.grad(stax.checkpoint(power, static_argnums=(-1,)))(3.0, "square") == 6.0
+    for make in (stax.checkpoint, stax.jit):
+        with pytest.raises(errors.StaticArgumentError, match=r"=5 is out of range: power takes 2"):
+            make(power, static_argnums=5)
+        for wrong in (1.5, "kind", (True,)):
+            with pytest.raises(errors.StaticArgumentError, match="must be whole numbers"):
+                make(power, static_argnums=wrong)
+    with pytest.raises(errors.DtypeError, match="static in checkpoint with static_argnums"):
+        stax.grad(stax.checkpoint(power))(3.0, "square")
+
+
 def regions(graph: Any) -> dict[int, list[str]]:
     """The names of the equations of each recomputation region."""
     found: dict[int, list[str]] = {}
