@@ -23,8 +23,9 @@ from stax.backends.c.cache import warn_degraded_once
 from stax.backends.c.dispatch import Dispatcher, SlowPath, make_dispatcher, set_trace_depth
 from stax.backends.c.forms import STATIC, shared
 from stax.backends.c.nested import REGISTER_BYTES
-from stax.backends.c.program import CProgram, ProgramSource, arena_of, emit_program
+from stax.backends.c.program import ProgramSource, arena_of, emit_program
 from stax.backends.c.routines import has_routine
+from stax.backends.c.run import CProgram
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
 from stax.config import options as process_options

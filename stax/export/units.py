@@ -21,7 +21,7 @@ from typing import Any
 
 from stax.backends.c.cache import warn_degraded_once
 from stax.backends.c.image import Image
-from stax.backends.c.program import CProgram
+from stax.backends.c.run import CProgram
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
 from stax.compile import lowered_graph

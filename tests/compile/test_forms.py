@@ -13,7 +13,7 @@ import stax.compile as driver
 import stax.numpy as snp
 from stax import lax, nn
 from stax.backends.c import forms
-from stax.backends.c.program import CProgram
+from stax.backends.c.run import CProgram
 from stax.backends.c.toolchain import find_toolchain
 from stax.programs.options import counters
 from tests.compile.test_stored import start

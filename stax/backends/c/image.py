@@ -18,6 +18,7 @@ from stax.schedule.memory import aligned
 
 Type = tuple[tuple[int, ...], np.dtype]
 
+OUT_OF_MEMORY, FALLBACK_FAILED = -1, -2  # what a program returns
 BITS = 32  # a failed check of kernel k returns k * BITS + 1 + its number
 ROUTINE_FAILED = -16  # what a failed library routine returns, less the number of the call
 KEPT_BYTES = 256 << 20  # an arena up to this size stays for the next call; a larger one is returned

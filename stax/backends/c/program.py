@@ -1,50 +1,42 @@
-"""A whole program as one C translation unit, and the object that runs it.
+"""A whole program as one C translation unit.
 
-Input: scheduled kernels and calls over the buffers of a lowered graph.  Output: a `CProgram`: its
-source, its memory plan, and `run`, which makes one C call per execution.  Kernels with the same
-text share a function.  Temporaries live in one arena, kept from call to call; results are fresh
-arrays.  A fallback step calls back into Python from inside the C call.
+Input: scheduled kernels and calls over the buffers of a lowered graph.  Output: its text, its
+memory plan, and the `Image` that running it takes.  Kernels with the same text share a function.
+Temporaries live in one arena; a fallback step calls back into Python from inside the C call.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import re
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from stax.backends.c import forks
 from stax.backends.c.attention import workspace as attention_workspace
 from stax.backends.c.convolution import KINDS as CONVOLUTION_KINDS
 from stax.backends.c.convolution import call_statement as convolution_call
 from stax.backends.c.convolution import routine_of as convolution_routine
 from stax.backends.c.emit import emit_kernel
-from stax.backends.c.forms import Shared, refuse
 from stax.backends.c.frame import KernelSource
 from stax.backends.c.image import (
     BITS,
+    FALLBACK_FAILED,
+    OUT_OF_MEMORY,
     ROUTINE_FAILED,
     Fallback,
     Image,
     Operand,
     RoutineCall,
-    Type,
-    nbytes,
 )
 from stax.backends.c.nested import NestedFunction, Program, nested_call, work_space
 from stax.backends.c.products import product_call, product_routine
 from stax.backends.c.repeats import PrintedKernels
-from stax.backends.c.routines import PRODUCTS, addresses, failure
+from stax.backends.c.routines import PRODUCTS
 from stax.backends.c.routines import call_statement as routine_call
 from stax.backends.c.rows import LOCATE, Place, has_rows, named, rows_text
-from stax.backends.c.support import PRODUCT_TYPES, support
-from stax.backends.c.toolchain import require_toolchain
+from stax.backends.c.support import PRODUCT_TYPES
 from stax.backends.c.vecmath import (
     PREAMBLE,
     call_definitions,
@@ -53,7 +45,6 @@ from stax.backends.c.vecmath import (
     names_in,
 )
 from stax.dtypes import DType
-from stax.errors import CompilationError, OutOfBoundsError
 from stax.loops.buffers import (
     Buffer,
     ConstBuffer,
@@ -86,26 +77,6 @@ typedef void (*stax_product_{tag})(int64_t, int, int, int64_t, int64_t, int64_t,
 """
     for tag, ct in PRODUCT_TYPES.items()
 )
-_OUT_OF_MEMORY = -1
-_FALLBACK_FAILED = -2
-LONG_BYTES = 64 * 1024
-
-
-class Context(ctypes.Structure):
-    """What a program's C code is given beside its inputs and outputs."""
-
-    _fields_ = (
-        ("arena", ctypes.c_void_p),
-        ("constants", ctypes.c_void_p),
-        ("products", ctypes.c_void_p),
-        ("fallback", ctypes.c_void_p),
-        ("threads", ctypes.c_int32),
-        ("sizes", ctypes.c_void_p),
-        ("reals", ctypes.c_void_p),
-    )
-
-
-_FALLBACK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)
 
 
 @dataclass
@@ -268,12 +239,12 @@ class _Printer:
             return product_call(first, names, self.slot(product_routine(first)))
         if first.extern_kind in CONVOLUTION_KINDS:
             slot = self.slot(convolution_routine(first))
-            return convolution_call(first, names, slot, _OUT_OF_MEMORY)
+            return convolution_call(first, names, slot, OUT_OF_MEMORY)
         if first.extern_kind == "library":
             failed, routine = ROUTINE_FAILED - len(self.calls), first.params["routine"]
             eqn = first.params["eqn"]
             self.calls.append(RoutineCall(routine, eqn.op, eqn.source))
-            return routine_call(results, names, self.slot(routine), failed, _OUT_OF_MEMORY)
+            return routine_call(results, names, self.slot(routine), failed, OUT_OF_MEMORY)
         number = len(self.fallbacks)
         operands = tuple(Operand.of(i, lowered.table[i.buffer]) for i in first.inputs)
         types = tuple((b.shape, b.dtype) for b in results)
@@ -283,7 +254,7 @@ class _Printer:
         return (
             f"{{ void *list[] = {{ {', '.join(pointers)} }};\n"
             f"      if (ctx->fallback({number}, list)) "
-            f"{{ code = {_FALLBACK_FAILED}; goto done; }} }}"
+            f"{{ code = {FALLBACK_FAILED}; goto done; }} }}"
         )
 
     def kernel(self, source: KernelSource, prefix: str) -> tuple[str, int]:
@@ -455,157 +426,3 @@ def _places(
         elif not buffer.nbytes:
             found[pointer] = Place(ct, "nothing", 0)
     return found
-
-
-class CProgram:
-    """A compiled program; `run` may be called from many threads at once."""
-
-    def __init__(
-        self, image: Image, timings: dict[str, float], general: Shared | None = None
-    ) -> None:
-        self.image, self.general = image, general
-        start = time.perf_counter()
-        whole, threads = require_toolchain(), forks.available_threads()
-        text = image.text if general is None else general.text
-        toolchain = whole.for_threads(text, threads)
-        self.from_cache = toolchain.cached(text) is not None
-        try:
-            self.library = toolchain.load(text)
-        except CompilationError:
-            # Where C wants a constant, as in the bounds of a static array, only the compiler knows.
-            if general is None:
-                raise
-            refuse(text)
-            self.general = general = None
-            self.library = whole.for_threads(image.text, threads).load(image.text)
-        timings["compiler"] = time.perf_counter() - start
-        start = time.perf_counter()
-        handle = self.library.handle
-        self._run = handle.stax_run
-        self._run.restype = ctypes.c_int32
-        self._release = handle.stax_release
-        shared = support()
-        self._keep: list[Any] = list(image.constants)
-        constants = (ctypes.c_void_p * max(len(self._keep), 1))(
-            *(a.ctypes.data for a in self._keep)
-        )
-        places = addresses(image.routines)
-        products = (ctypes.c_void_p * len(places))(*places)
-        self._failure = threading.local()
-        callback = _FALLBACK_TYPE(self._fallback)
-        sizes, reals = (general.sizes, general.reals) if general else ((), ())
-        numbers = (ctypes.c_int64 * len(sizes))(*sizes), (ctypes.c_double * len(reals))(*reals)
-        self._keep += [constants, products, callback, shared, numbers]
-        self.context = Context(
-            None,
-            ctypes.cast(constants, ctypes.c_void_p),
-            ctypes.cast(products, ctypes.c_void_p),
-            ctypes.cast(callback, ctypes.c_void_p) if image.fallbacks else None,
-            forks.available_threads(),
-            *(ctypes.cast(array, ctypes.c_void_p) for array in numbers),
-        )
-        forks.follow(self)
-        self._in, self._out = image.inputs, image.outputs
-        timings["load"] = time.perf_counter() - start
-
-    def use_one_thread(self) -> None:
-        """Run on one thread from now on (in a forked process); the bits stay the same."""
-        self.context.threads = 1
-
-    @property
-    def entry(self) -> int:
-        """The address of the C function `run(inputs, outputs, context)`."""
-        return self.library.address("stax_run")
-
-    @property
-    def context_address(self) -> int:
-        """The address of the context that `entry` takes as its third argument."""
-        return ctypes.addressof(self.context)
-
-    @property
-    def results(self) -> list[tuple[Any, tuple[int, ...]]]:
-        """(dtype, shape) of each result."""
-        return [(dtype, shape) for shape, dtype in self._out]
-
-    @property
-    def is_long(self) -> bool:
-        """Whether a run is long enough for other Python threads to go on meanwhile."""
-        return self.image.moved_bytes > LONG_BYTES
-
-    def run(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
-        """Run on NumPy values of the program's types; returns fresh arrays."""
-        arrays = [
-            np.ascontiguousarray(v, dtype).reshape(shape)
-            for v, (shape, dtype) in zip(values, self._in, strict=True)
-        ]
-        arrays = [a if a.flags.aligned else a.copy() for a in arrays]
-        outs = [np.empty(shape, dtype) for shape, dtype in self._out]
-        inputs = (ctypes.c_void_p * max(len(arrays), 1))(*(a.ctypes.data for a in arrays))
-        outputs = (ctypes.c_void_p * max(len(outs), 1))(*(a.ctypes.data for a in outs))
-        code = self._run(inputs, outputs, ctypes.byref(self.context))
-        if code:
-            self.fail(code)
-        return outs
-
-    def fail(self, code: int) -> None:
-        """Raise the error that a return code of the program stands for."""
-        if code == _OUT_OF_MEMORY:
-            raise MemoryError(
-                f"a compiled program needs {self.image.arena:,} bytes for temporaries"
-            )
-        if code == _FALLBACK_FAILED:
-            error = self._failure.error
-            self._failure.error = None
-            raise error
-        if code <= ROUTINE_FAILED:
-            raise failure(self.image.calls[ROUTINE_FAILED - code])
-        message, op, where = self.image.failure(code)
-        raise OutOfBoundsError(
-            message,
-            op=op,
-            where=where,
-            hint="indices are checked at run time; use mode='clip' or mode='fill' to allow others",
-        )
-
-    def _fallback(self, step: int, pointers: int) -> int:
-        """Run one fallback step on the memory of its buffers."""
-        try:
-            fallback = self.image.fallbacks[step]
-            eqn, operands = fallback.eqn, fallback.operands
-            table = ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p))
-            args = [_view(table[k] or 0, operand) for k, operand in enumerate(operands)]
-            with np.errstate(all="ignore"):
-                outs = eqn.prim.impl(*args, **eqn.params)
-            outs = tuple(outs) if eqn.prim.multi else (outs,)
-            for k, (kind, out) in enumerate(zip(fallback.results, outs, strict=True)):
-                target = _memory(table[len(operands) + k] or 0, kind)
-                target[...] = np.asarray(out).astype(kind[1], copy=False)
-        except BaseException as error:  # carried across the C frames, raised by `fail`
-            self._failure.error = error
-            return 1
-        return 0
-
-    def __del__(self) -> None:
-        release = getattr(self, "_release", None)
-        context = getattr(self, "context", None)
-        if release is not None and context is not None:
-            release(ctypes.byref(context))
-
-
-def _memory(address: int, kind: Type) -> np.ndarray[Any, Any]:
-    shape, dtype = kind
-    size = nbytes(kind)
-    if size == 0:
-        return np.empty(shape, dtype)
-    raw = (ctypes.c_char * size).from_address(address)
-    flat: np.ndarray[Any, Any] = np.frombuffer(memoryview(raw), dtype)
-    return flat.reshape(shape)
-
-
-def _view(address: int, operand: Operand) -> np.ndarray[Any, Any]:
-    """The operand's elements, copied out of the program's memory."""
-    if 0 in operand.shape:
-        return np.empty(operand.shape, operand.dtype)
-    start = _memory(address, ((operand.extent,), operand.dtype))[operand.offset :]
-    strides = tuple(s * operand.dtype.itemsize for s in operand.strides)
-    return np.lib.stride_tricks.as_strided(start, operand.shape, strides).copy()
