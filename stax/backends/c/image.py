@@ -7,6 +7,7 @@ All of it is plain data, so that a program written to a file and read back runs 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +77,7 @@ class Image:
     routines: tuple[str, ...] = ()  # by name, in the order of their slots
     calls: tuple[RoutineCall, ...] = ()
 
-    @property
+    @functools.cached_property
     def text(self) -> str:
         """The translation unit that exports `stax_run` and `stax_release`."""
         return self.functions + run_text(self.body, self.arena)
