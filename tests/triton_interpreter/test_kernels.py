@@ -9,6 +9,7 @@ import pytest
 
 import stax
 from stax.backends.triton import epilogue, serial, templates
+from stax.loops import contract
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((37, 100)).astype(np.float32)
@@ -119,6 +120,40 @@ def test_a_long_contraction_keeps_the_shape_of_its_batch(batch, dtype):
     check(f, x, y, rtol=2e-2 if half else 2e-5, atol=2e-2 if half else 1e-4)
     gradient = stax.grad(lambda x, y: (x @ y).astype(np.float32).sum(), argnums=(0, 1))
     check(gradient, x, y, rtol=2e-2 if half else 2e-5, atol=2e-2 if half else 1e-4)
+
+
+TOGETHER = {
+    "pieces": lambda x: ((x * x).sum(), np.sin(x).max(1), x.sum(0), (x > 0).any()),
+    "two levels": lambda x: (np.tile(x, (3, 3)).sum(), np.exp(np.tile(x[0], 150)).max()),
+    "one reads the other": lambda x: (np.exp(x - x.sum(0)), x.max(1), (x * 2 - x.max()).sum(1)),
+    "work space": lambda x: (np.tile(x, (40, 1)).sum(0), np.tile(x, (40, 1)).max(0), x.sum(1)),
+}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_kernels_that_share_a_launch(name):
+    f, x = TOGETHER[name], X[:, :70].copy()
+    lowered = stax.jit(f).lower(x, device="cuda:sm_90")
+    assert any(k.parts for k in lowered.source.kernels)
+    check(f, x, atol=1e-3)
+
+
+def test_the_weights_of_a_small_network(monkeypatch):
+    """The last launch adds up the pieces of several gradients; it gives the same bits each time."""
+    monkeypatch.setattr(contract, "LONG", 256)
+    x, y = (RNG.standard_normal((260, n)).astype(np.float32) for n in (6, 5))
+
+    def loss(w, v):
+        return ((np.tanh(x @ w) @ v - y) ** 2).sum() / 1000
+
+    weights = [RNG.standard_normal(s).astype(np.float32) for s in ((6, 8), (8, 5))]
+    step = stax.value_and_grad(loss, (0, 1))
+    lowered = stax.jit(step).lower(*weights, device="cuda:sm_90")
+    assert [len(k.parts) for k in lowered.source.kernels if k.parts] == [2]
+    check(step, *weights, atol=1e-4)
+    first, second = (stax.jit(step, backend="triton")(*weights) for _ in range(2))
+    for a, b in zip(stax.tree.leaves(first), stax.tree.leaves(second), strict=True):
+        assert a.to_numpy().tobytes() == b.to_numpy().tobytes()
 
 
 def test_programs_that_stay_make_all_blocks(monkeypatch):

@@ -103,6 +103,7 @@ class KernelSource:
       again: makes the kernel with its blocks halved that many times.
       product: what the kernel computes, if it is a matrix product and nothing else.
       variants: makes the kernel with other blocks, of which a device may find one faster.
+      parts: the kernels that it runs side by side, if there are several.
     """
 
     name: str
@@ -121,6 +122,7 @@ class KernelSource:
     variants: Callable[[], list[KernelSource]] | None = field(
         default=None, compare=False, repr=False
     )
+    parts: tuple[KernelSource, ...] = ()
 
     @property
     def key(self) -> str:

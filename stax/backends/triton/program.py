@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -30,6 +30,8 @@ from stax.backends.triton.kernel import KernelSource, Operand, Product
 from stax.backends.triton.prelude import prelude
 from stax.backends.triton.scores import Scores, operand_of, without_scores
 from stax.backends.triton.templates import Contraction, MatrixProduct, contraction
+from stax.backends.triton.together import Together, in_one_launch, together
+from stax.dtypes import DType
 from stax.loops.buffers import (
     Buffer,
     BufferTable,
@@ -157,6 +159,8 @@ class Traffic:
 
 def _moved(source: KernelSource, table: BufferTable) -> int:
     """Bytes that a kernel reads and writes: each buffer that it names once each way."""
+    if source.parts:
+        return sum(_moved(part, table) for part in source.parts)
     total = sum(s.nbytes for s in source.scratch if re.search(rf"\b{s.name}\b", source.body))
     for k, name in enumerate(source.parameters):
         named = re.search(rf"\bp{k}\b", source.body) is not None
@@ -259,9 +263,10 @@ class _Printer:
         lowered, order = program.lowered, program.order
         table = lowered.table
         dtypes = {b.name: b.dtype for b in table}
-        steps: list[Step | Joined] = list(order)
+        steps: list[Step | Joined | Together] = list(order)
         if program.options.fuse:
-            steps = joined(without_scores(order, table, lowered.outputs), table, lowered.outputs)
+            fused = joined(without_scores(order, table, lowered.outputs), table, lowered.outputs)
+            steps = together(fused, table)
         uses = _Uses(steps, lowered.outputs)
         lifetimes = uses.lifetimes(table)
         actions: list[Action] = []
@@ -271,29 +276,14 @@ class _Printer:
                 actions.append(self._call(program, item, table))
                 continue
             escapes = functools.partial(uses.escapes_from, step)
-            if isinstance(item, Scores):
-                made = ScoresEmitter(item, dtypes, escapes, precision=self.precision).run()
-            elif isinstance(item, Joined):
-                buffer = table[item.product]
-                assert isinstance(buffer, ExternBuffer)
-                what = _contraction(buffer, self.precision)
-                if isinstance(what, MatrixProduct):
-                    what = replace(what, makers=item.makers)
-                if item.kernel is None:
-                    made = [
-                        contraction(f"product_{item.call.name}", what, buffer.name, buffer.dtype)
-                    ]
-                else:
-                    made = ProductEmitter(item.product, item.kernel, what, dtypes, escapes).run()
-            else:
-                made = emit_kernel(item, dtypes, escapes)
-            for source in made:
-                names = [f"{s.name} {step}" for s in source.scratch]
-                for name, scratch in zip(names, source.scratch, strict=True):
-                    if all(name != known.name for known in lifetimes[-len(names) :]):
-                        lifetimes.append(Lifetime(name, scratch.nbytes, step, step))
-                works.append((len(actions), names))
-                actions.append(self._launch(source))
+            for part, sources in enumerate(self._sources(item, table, dtypes, escapes)):
+                for source in sources:
+                    names = [f"{s.name} {step} {part}" for s in source.scratch]
+                    for name, scratch in zip(names, source.scratch, strict=True):
+                        if all(name != known.name for known in lifetimes[-len(names) :]):
+                            lifetimes.append(Lifetime(name, scratch.nbytes, step, step))
+                    works.append((len(actions), names))
+                    actions.append(self._launch(source))
         plan = plan_arena(lifetimes)
         for k, names in works:
             found = actions[k]
@@ -302,6 +292,29 @@ class _Printer:
             actions[k] = Launch(found.function, found.source, found.flag, work)
         places = self._places(lowered, plan)
         return Block(table, lowered.inputs, lowered.outputs, places, actions, plan)
+
+    def _sources(
+        self,
+        item: Kernel | Scores | Joined | Together,
+        table: BufferTable,
+        dtypes: Mapping[str, DType],
+        escapes: Callable[[str], bool],
+    ) -> list[list[KernelSource]]:
+        """The functions of a step, those that share work space in one list."""
+        if isinstance(item, Together):
+            return in_one_launch([emit_kernel(k, dtypes, escapes) for k in item.kernels])
+        if isinstance(item, Kernel):
+            return [emit_kernel(item, dtypes, escapes)]
+        if isinstance(item, Scores):
+            return [ScoresEmitter(item, dtypes, escapes, precision=self.precision).run()]
+        buffer = table[item.product]
+        assert isinstance(buffer, ExternBuffer)
+        what = _contraction(buffer, self.precision)
+        if isinstance(what, MatrixProduct):
+            what = replace(what, makers=item.makers)
+        if item.kernel is not None:
+            return [ProductEmitter(item.product, item.kernel, what, dtypes, escapes).run()]
+        return [[contraction(f"product_{item.call.name}", what, buffer.name, buffer.dtype)]]
 
     def _launch(self, source: KernelSource) -> Launch:
         self.kernels.append(source)
@@ -368,7 +381,7 @@ def _product(name: str, buffer: ExternBuffer, precision: str) -> KernelSource:
 class _Uses:
     """Which steps write and read each buffer."""
 
-    def __init__(self, order: Sequence[Step | Joined], outputs: Sequence[str]) -> None:
+    def __init__(self, order: Sequence[Step | Joined | Together], outputs: Sequence[str]) -> None:
         self.outputs = set(outputs)
         self.first: dict[str, int] = {}
         self.last: dict[str, int] = {}
@@ -377,7 +390,10 @@ class _Uses:
         # Written by calls, scans and scatters, which need every result in memory.
         self.called: set[str] = set()
         for step, item in enumerate(order):
-            reads, writes = reads_of(item), writes_of(item)
+            if isinstance(item, Together):
+                reads, writes = item.reads, item.writes
+            else:
+                reads, writes = reads_of(item), writes_of(item)
             serial = isinstance(item, Kernel) and item.members[0].role is Role.SERIAL
             if serial or isinstance(item, CallStep):
                 self.called.update(writes)
