@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
-
 import numpy as np
 import pytest
 
@@ -13,6 +10,7 @@ from stax.compile import simplified
 from stax.programs.options import CompileOptions
 from stax.transforms.partition import equation_cost
 from tests.budget.models import chain
+from tests.fuzzing import fuzz
 from tests.programs import Program, random_program
 
 OPTIONS = CompileOptions.of()
@@ -130,10 +128,5 @@ def test_every_order(seed):
 
 @pytest.mark.fuzz
 def test_every_order_at_length():
-    end = time.monotonic() + float(os.environ.get("STAX_FUZZ_SECONDS", "60"))
-    done = 0
-    while done < 200 and time.monotonic() < end:
-        check_every_order(done, **({} if done % 4 == 0 else {"backend": "numpy"}))
-        done += 1
-    assert done
-    print(f"{done} programs")
+    options = lambda seed: {} if seed % 4 == 0 else {"backend": "numpy"}
+    fuzz(lambda seed: check_every_order(seed, **options(seed)), rate=1.0)

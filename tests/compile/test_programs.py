@@ -8,9 +8,6 @@ them the loop IR, whose order is fixed, still has to give the same bits, and C h
 
 from __future__ import annotations
 
-import os
-import time
-
 import numpy as np
 import pytest
 
@@ -18,6 +15,7 @@ import stax
 from tests import programs
 from tests.compile.levels import SWITCHES, lowered_with, run_c, run_loops, same_bits
 from tests.compile.nestings import assert_agree, nestings
+from tests.fuzzing import fuzz
 from tests.programs import RULES, Program, random_program
 
 SUMS = (programs._reduction, programs._contraction)
@@ -27,7 +25,6 @@ COMPLEX_WITHOUT_SUMS = [
     for rule, weight in programs.COMPLEX_RULES
     if rule not in (programs._complex_reduction, programs._contraction)
 ]
-FUZZ_SECONDS = float(os.environ.get("STAX_FUZZ_SECONDS", "60"))
 
 
 def close(found, wanted, tolerance):
@@ -130,39 +127,37 @@ def test_nestings_agree_with_unjitted_values(seed):
         assert_agree(pairs[NESTINGS[(3 * seed + k) % len(NESTINGS)]])
 
 
+def check_nestings(seed: int) -> None:
+    """All nestings of one program."""
+    program = random_program(seed, size=8)
+    for name, pair in nestings(program.fn, program.args, seed).items():
+        try:
+            assert_agree(pair)
+        except Exception as error:
+            raise AssertionError(f"{name} of {program!r}\n{error}") from error
+
+
+def check_everything(seed: int) -> None:
+    """All levels and switches of one real and one complex program."""
+    for dtype, tolerance, rules in (
+        (np.float64, 1e-12, WITHOUT_SUMS),
+        (np.complex128, 1e-11, COMPLEX_WITHOUT_SUMS),
+    ):
+        program = random_program(seed, smooth=False, scalar=False, dtype=dtype)
+        bitwise = random_program(seed, smooth=False, scalar=False, dtype=dtype, rules=rules)
+        try:
+            check_levels(program, tolerance)
+            check_loop_switches(program)
+            check_switches(bitwise, bitwise=True)
+        except Exception as error:
+            raise AssertionError(f"{error}\n{program!r}\nor {bitwise!r}") from error
+
+
 @pytest.mark.fuzz
 def test_fuzz_nestings():
-    start, done = time.monotonic(), 0
-    first = time.time_ns() % 500
-    while done < 500 and time.monotonic() - start < FUZZ_SECONDS:
-        seed = (first + done) % 500
-        program = random_program(seed, size=8)
-        for name, pair in nestings(program.fn, program.args, seed).items():
-            try:
-                assert_agree(pair)
-            except Exception as error:
-                raise AssertionError(f"{name} of {program!r}") from error
-        done += 1
-    assert done > 0
+    fuzz(check_nestings, rate=0.3)
 
 
 @pytest.mark.fuzz
 def test_fuzz_levels_and_switches():
-    start = time.monotonic()
-    seed = time.time_ns() % 10**6
-    while time.monotonic() - start < FUZZ_SECONDS:
-        program = random_program(seed, smooth=False, scalar=False)
-        bitwise = random_program(seed, smooth=False, scalar=False, rules=WITHOUT_SUMS)
-        try:
-            check_levels(program, 1e-12)
-            check_loop_switches(program)
-            check_switches(bitwise, bitwise=True)
-            program = random_program(seed, scalar=False, dtype=np.complex128)
-            check_levels(program, 1e-11)
-            bitwise = random_program(
-                seed, scalar=False, dtype=np.complex128, rules=COMPLEX_WITHOUT_SUMS
-            )
-            check_switches(bitwise, bitwise=True)
-        except Exception as error:
-            raise AssertionError(f"seed {seed}: {program!r}\n{bitwise!r}") from error
-        seed += 1
+    fuzz(check_everything, rate=0.4)
