@@ -123,29 +123,56 @@ int32_t stax_triangular_solve_@t(const int64_t *s, int32_t threads, void *const 
 #undef STAX_LAPACK
 """
 
+# What differs between real and complex numbers.  STAX_ALSO is what complex ones need besides.
+_REAL = """\
+#define STAX_REAL(x) (x)
+#define STAX_CONJ(x) (x)
+#define STAX_TIMES(x, y) ((x) * (y))
+#define STAX_SIZE(x) __builtin_fabs(x)
+#define STAX_DIRECTION(x, radius) ((x) < 0 ? -1.0 : 1.0)
+#define STAX_ALSO(...)
+#define STAX_COST 1
+"""
+_COMPLEX = """\
+#define STAX_REAL(x) (__real__(x))
+#define STAX_CONJ(x) (~(x))
+#define STAX_TIMES(x, y) stax_times(x, y)
+#define STAX_SIZE(x) hypot(__real__(x), __imag__(x))
+#define STAX_DIRECTION(x, radius) \\
+    __builtin_complex(__real__(x) / (radius), __imag__(x) / (radius))
+#define STAX_ALSO(...) __VA_ARGS__
+#define STAX_COST 4
+extern double hypot(double, double);
+STAX_INLINE complex128_t stax_times(complex128_t x, complex128_t y) {
+    double a = __real__ x, b = __imag__ x, c = __real__ y, d = __imag__ y;
+    return __builtin_complex(a * c - b * d, a * d + b * c);
+}
+"""
+
 # What NumPy computes in double precision, whatever the type of the matrices.
 _DOUBLE = """\
-typedef void (*stax_potrf_f64)(const char *, const stax_int *, double *, const stax_int *,
+typedef void (*stax_potrf_@t)(const char *, const stax_int *, @ct *, const stax_int *,
     stax_int *, size_t);
-typedef void (*stax_gesv_f64)(const stax_int *, const stax_int *, double *, const stax_int *,
-    stax_int *, double *, const stax_int *, stax_int *);
-typedef void (*stax_geqrf_f64)(const stax_int *, const stax_int *, double *, const stax_int *,
-    double *, double *, const stax_int *, stax_int *);
-typedef void (*stax_orgqr_f64)(const stax_int *, const stax_int *, const stax_int *, double *,
-    const stax_int *, const double *, double *, const stax_int *, stax_int *);
-typedef void (*stax_syevd_f64)(const char *, const char *, const stax_int *, double *,
-    const stax_int *, double *, double *, const stax_int *, stax_int *, const stax_int *,
-    stax_int *, size_t, size_t);
-typedef void (*stax_gesdd_f64)(const char *, const stax_int *, const stax_int *, double *,
-    const stax_int *, double *, double *, const stax_int *, double *, const stax_int *, double *,
-    const stax_int *, stax_int *, stax_int *, size_t);
-#define STAX_LAPACK(name) ((stax_##name##_f64)stax_lapack[STAX_F64_##name])
+typedef void (*stax_gesv_@t)(const stax_int *, const stax_int *, @ct *, const stax_int *,
+    stax_int *, @ct *, const stax_int *, stax_int *);
+typedef void (*stax_geqrf_@t)(const stax_int *, const stax_int *, @ct *, const stax_int *,
+    @ct *, @ct *, const stax_int *, stax_int *);
+typedef void (*stax_@orthogonal_@t)(const stax_int *, const stax_int *, const stax_int *, @ct *,
+    const stax_int *, const @ct *, @ct *, const stax_int *, stax_int *);
+typedef void (*stax_@symmetric_@t)(const char *, const char *, const stax_int *, @ct *,
+    const stax_int *, double *, @ct *, const stax_int *, STAX_ALSO(double *, const stax_int *,)
+    stax_int *, const stax_int *, stax_int *, size_t, size_t);
+typedef void (*stax_gesdd_@t)(const char *, const stax_int *, const stax_int *, @ct *,
+    const stax_int *, double *, @ct *, const stax_int *, @ct *, const stax_int *, @ct *,
+    const stax_int *, STAX_ALSO(double *,) stax_int *, stax_int *, size_t);
+#define STAX_LAPACK(name) ((stax_##name##_@t)stax_lapack[STAX_@T_##name])
+#define STAX_BYTES (int64_t)sizeof(@ct)
 
 /* sizes: stack, n, n; the rows of the lower triangle are the columns of an upper one */
-static int stax_cholesky_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+static int stax_cholesky_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t n = s[1];
-    const double *a = (const double *)p[0] + i * n * n;
-    double *out = (double *)p[1] + i * n * n;
+    const @ct *a = (const @ct *)p[0] + i * n * n;
+    @ct *out = (@ct *)p[1] + i * n * n;
     stax_int size = n, info = 0;
     (void)work;
     for (int64_t r = 0; r < n; r++) {
@@ -155,263 +182,293 @@ static int stax_cholesky_one_f64(const int64_t *s, char *work, void *const *p, i
     STAX_LAPACK(potrf)("U", &size, out, &size, &info, 1);
     return info != 0;
 }
-int32_t stax_cholesky_f64(const int64_t *s, int32_t threads, void *const *p) {
-    return stax_each(s, threads, p, stax_cholesky_one_f64, 0, s[1] * s[1] * (s[1] + 16));
+int32_t stax_cholesky_@t(const int64_t *s, int32_t threads, void *const *p) {
+    return stax_each(s, threads, p, stax_cholesky_one_@t, 0,
+                     STAX_COST * s[1] * s[1] * (s[1] + 16));
 }
 
 /* sizes: stack, n, n, n, k */
-static int stax_solve_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+static int stax_solve_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t n = s[1], k = s[4];
-    double *a = (double *)work, *b = a + n * n;
-    stax_int *pivots = (stax_int *)(b + n * k + (n * (n + k) & 1)), size = n, columns = k, info = 0;
-    stax_turn_f64((const double *)p[0] + i * n * n, n, n, n, a, n);
-    stax_turn_f64((const double *)p[1] + i * n * k, n, k, k, b, n);
+    @ct *a = (@ct *)work, *b = a + n * n;
+    stax_int *pivots = (stax_int *)(b + n * k), size = n, columns = k, info = 0;
+    stax_turn_@t((const @ct *)p[0] + i * n * n, n, n, n, a, n);
+    stax_turn_@t((const @ct *)p[1] + i * n * k, n, k, k, b, n);
     STAX_LAPACK(gesv)(&size, &columns, a, &size, pivots, b, &size, &info);
-    stax_turn_f64(b, k, n, n, (double *)p[2] + i * n * k, k);
+    stax_turn_@t(b, k, n, n, (@ct *)p[2] + i * n * k, k);
     return info != 0;
 }
-int32_t stax_solve_f64(const int64_t *s, int32_t threads, void *const *p) {
+int32_t stax_solve_@t(const int64_t *s, int32_t threads, void *const *p) {
     int64_t n = s[1], k = s[4];
-    int64_t bytes = (n * (n + k) + 1) * (int64_t)sizeof(double) + n * (int64_t)sizeof(stax_int);
-    return stax_each(s, threads, p, stax_solve_one_f64, bytes, n * n * (n + 2 * k + 16));
+    int64_t bytes = n * (n + k) * STAX_BYTES + n * (int64_t)sizeof(stax_int);
+    return stax_each(s, threads, p, stax_solve_one_@t, bytes,
+                     STAX_COST * n * n * (n + 2 * k + 16));
 }
 
 /* sizes: stack, n, n */
-static int stax_inv_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+static int stax_inv_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t n = s[1];
-    double *a = (double *)work, *b = a + n * n;
+    @ct *a = (@ct *)work, *b = a + n * n;
     stax_int *pivots = (stax_int *)(b + n * n), size = n, info = 0;
-    stax_turn_f64((const double *)p[0] + i * n * n, n, n, n, a, n);
+    stax_turn_@t((const @ct *)p[0] + i * n * n, n, n, n, a, n);
     for (int64_t j = 0; j < n * n; j++) b[j] = 0;
     for (int64_t j = 0; j < n; j++) b[j * n + j] = 1;
     STAX_LAPACK(gesv)(&size, &size, a, &size, pivots, b, &size, &info);
-    stax_turn_f64(b, n, n, n, (double *)p[1] + i * n * n, n);
+    stax_turn_@t(b, n, n, n, (@ct *)p[1] + i * n * n, n);
     return info != 0;
 }
-int32_t stax_inv_f64(const int64_t *s, int32_t threads, void *const *p) {
-    int64_t n = s[1];
-    int64_t bytes = 2 * n * n * (int64_t)sizeof(double) + n * (int64_t)sizeof(stax_int);
-    return stax_each(s, threads, p, stax_inv_one_f64, bytes, n * n * (3 * n + 16));
+int32_t stax_inv_@t(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t n = s[1], bytes = 2 * n * n * STAX_BYTES + n * (int64_t)sizeof(stax_int);
+    return stax_each(s, threads, p, stax_inv_one_@t, bytes, STAX_COST * n * n * (3 * n + 16));
 }
 
 /* sizes: stack, n, n; the sign of the determinant and the logarithm of its size */
-static void stax_signed_log_f64(const int64_t *s, char *work, const double *from, double *sign,
+static void stax_signed_log_@t(const int64_t *s, char *work, const @ct *from, @ct *sign,
         double *logarithm) {
     int64_t n = s[1];
-    double *a = (double *)work, total = 0;
-    stax_int *pivots = (stax_int *)(a + n * n + (n * n & 1)), size = n, info = 0;
-    int odd = 0;
-    stax_turn_f64(from, n, n, n, a, n);
+    @ct *a = (@ct *)work, turned = 1;
+    stax_int *pivots = (stax_int *)(a + n * n), size = n, info = 0;
+    double total = 0;
+    stax_turn_@t(from, n, n, n, a, n);
     STAX_LAPACK(getrf)(&size, &size, a, &size, pivots, &info);
     if (info > 0) {
         *sign = 0;
         *logarithm = -(double)__builtin_inf();
         return;
     }
-    for (int64_t j = 0; j < n; j++) odd ^= pivots[j] != j + 1;
+    for (int64_t j = 0; j < n; j++)
+        if (pivots[j] != j + 1) turned = -turned;
     for (int64_t j = 0; j < n; j++) {
-        double x = a[j * n + j];
-        if (x < 0) { odd ^= 1; x = -x; }
-        total += log(x);
+        @ct x = a[j * n + j];
+        double radius = STAX_SIZE(x);
+        turned = STAX_TIMES(turned, STAX_DIRECTION(x, radius));
+        total += log(radius);
     }
-    *sign = odd ? -1 : 1;
+    *sign = turned;
     *logarithm = total;
 }
-static int stax_slogdet_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
-    stax_signed_log_f64(s, work, (const double *)p[0] + i * s[1] * s[1], (double *)p[1] + i,
+static @ct stax_determinant_@t(const int64_t *s, char *work, const @ct *from) {
+    @ct sign;
+    double logarithm;
+    stax_signed_log_@t(s, work, from, &sign, &logarithm);
+    return STAX_TIMES(sign, (@ct)exp(logarithm));
+}
+static int stax_slogdet_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
+    stax_signed_log_@t(s, work, (const @ct *)p[0] + i * s[1] * s[1], (@ct *)p[1] + i,
                        (double *)p[2] + i);
     return 0;
 }
-static int stax_det_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
-    double sign, logarithm;
-    stax_signed_log_f64(s, work, (const double *)p[0] + i * s[1] * s[1], &sign, &logarithm);
-    ((double *)p[1])[i] = sign * exp(logarithm);
+static int stax_det_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
+    ((@ct *)p[1])[i] = stax_determinant_@t(s, work, (const @ct *)p[0] + i * s[1] * s[1]);
     return 0;
 }
-static int64_t stax_det_bytes_f64(int64_t n) {
-    return (n * n + 1) * (int64_t)sizeof(double) + n * (int64_t)sizeof(stax_int);
+static int64_t stax_det_bytes_@t(int64_t n) {
+    return n * n * STAX_BYTES + n * (int64_t)sizeof(stax_int);
 }
-int32_t stax_slogdet_f64(const int64_t *s, int32_t threads, void *const *p) {
+int32_t stax_slogdet_@t(const int64_t *s, int32_t threads, void *const *p) {
     int64_t n = s[1];
-    return stax_each(s, threads, p, stax_slogdet_one_f64, stax_det_bytes_f64(n), n * n * (n + 16));
+    return stax_each(s, threads, p, stax_slogdet_one_@t, stax_det_bytes_@t(n),
+                     STAX_COST * n * n * (n + 16));
 }
-int32_t stax_det_f64(const int64_t *s, int32_t threads, void *const *p) {
+int32_t stax_det_@t(const int64_t *s, int32_t threads, void *const *p) {
     int64_t n = s[1];
-    return stax_each(s, threads, p, stax_det_one_f64, stax_det_bytes_f64(n), n * n * (n + 16));
+    return stax_each(s, threads, p, stax_det_one_@t, stax_det_bytes_@t(n),
+                     STAX_COST * n * n * (n + 16));
 }
 
 /* sizes: stack, m, n, complete */
-static int64_t stax_qr_room_f64(const int64_t *s) {
+static int64_t stax_qr_room_@t(const int64_t *s) {
     stax_int m = s[1], n = s[2], k = m < n ? m : n, q = s[3] ? m : k, info = 0, ask = -1;
-    double first = 0, second = 0, none = 0;
+    @ct first = 0, second = 0, none = 0;
     STAX_LAPACK(geqrf)(&m, &n, &none, &m, &none, &first, &ask, &info);
-    STAX_LAPACK(orgqr)(&m, &q, &k, &none, &m, &none, &second, &ask, &info);
-    return (int64_t)(first > second ? first : second);
+    STAX_LAPACK(@orthogonal)(&m, &q, &k, &none, &m, &none, &second, &ask, &info);
+    return (int64_t)(STAX_REAL(first) > STAX_REAL(second) ? STAX_REAL(first) : STAX_REAL(second));
 }
-static int stax_qr_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+static int stax_qr_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t m = s[1], n = s[2], k = m < n ? m : n, q = s[3] ? m : k;
     int64_t wide = n > q ? n : q;
-    double *a = (double *)work, *scale = a + m * wide, *room = scale + k;
-    double *right = (double *)p[2] + i * q * n;
-    stax_int rows = m, columns = n, kept = k, made = q, info = 0, length = stax_qr_room_f64(s);
-    stax_turn_f64((const double *)p[0] + i * m * n, m, n, n, a, m);
+    @ct *a = (@ct *)work, *scale = a + m * wide, *room = scale + k;
+    @ct *right = (@ct *)p[2] + i * q * n;
+    stax_int rows = m, columns = n, kept = k, made = q, info = 0, length = stax_qr_room_@t(s);
+    stax_turn_@t((const @ct *)p[0] + i * m * n, m, n, n, a, m);
     STAX_LAPACK(geqrf)(&rows, &columns, a, &rows, scale, room, &length, &info);
     if (info) return 1;
     for (int64_t r = 0; r < q; r++)
         for (int64_t c = 0; c < n; c++) right[r * n + c] = c >= r ? a[c * m + r] : 0;
-    STAX_LAPACK(orgqr)(&rows, &made, &kept, a, &rows, scale, room, &length, &info);
-    stax_turn_f64(a, q, m, m, (double *)p[1] + i * m * q, q);
+    STAX_LAPACK(@orthogonal)(&rows, &made, &kept, a, &rows, scale, room, &length, &info);
+    stax_turn_@t(a, q, m, m, (@ct *)p[1] + i * m * q, q);
     return info != 0;
 }
-int32_t stax_qr_f64(const int64_t *s, int32_t threads, void *const *p) {
+int32_t stax_qr_@t(const int64_t *s, int32_t threads, void *const *p) {
     int64_t m = s[1], n = s[2], k = m < n ? m : n, q = s[3] ? m : k;
-    int64_t bytes = (m * (n > q ? n : q) + k + stax_qr_room_f64(s)) * (int64_t)sizeof(double);
-    return stax_each(s, threads, p, stax_qr_one_f64, bytes, 3 * m * n * (k + 16));
+    int64_t bytes = (m * (n > q ? n : q) + k + stax_qr_room_@t(s)) * STAX_BYTES;
+    return stax_each(s, threads, p, stax_qr_one_@t, bytes, STAX_COST * 3 * m * n * (k + 16));
 }
 
 /* sizes: stack, n, n, lower; values and, when `vectors`, vectors */
-static int stax_spectrum_f64(const int64_t *s, char *work, const double *from, int vectors,
-        double *values, double *out) {
+static int stax_spectrum_@t(const int64_t *s, char *work, const @ct *from, int vectors,
+        double *values, @ct *out) {
     int64_t n = s[1];
-    double *a = (double *)work, *w = a + n * n, ask_room = 0;
+    @ct *a = (@ct *)work, ask_room = 0;
+    double *w = (double *)(a + n * n), ask_reals = 0;
     stax_int size = n, info = 0, ask = -1, ask_integers = 0;
     const char *job = vectors ? "V" : "N", *half = s[3] ? "L" : "U";
-    STAX_LAPACK(syevd)(job, half, &size, a, &size, w, &ask_room, &ask, &ask_integers, &ask, &info,
-                       1, 1);
-    stax_int length = (stax_int)ask_room, count = ask_integers;
-    char *room = malloc((size_t)length * sizeof(double) + (size_t)count * sizeof(stax_int) + 64);
+    STAX_LAPACK(@symmetric)(job, half, &size, a, &size, w, &ask_room, &ask,
+                            STAX_ALSO(&ask_reals, &ask,) &ask_integers, &ask, &info, 1, 1);
+    stax_int length = (stax_int)STAX_REAL(ask_room), reals = (stax_int)ask_reals;
+    stax_int count = ask_integers;
+    char *room = malloc((size_t)(length * STAX_BYTES + reals * (int64_t)sizeof(double)
+                                 + count * (int64_t)sizeof(stax_int)));
     if (!room) return -1;
-    stax_int *integers = (stax_int *)room;
-    double *reals = (double *)(integers + count + (count & 1));
-    stax_turn_f64(from, n, n, n, a, n);
-    STAX_LAPACK(syevd)(job, half, &size, a, &size, w, reals, &length, integers, &count, &info,
-                       1, 1);
+    double *second = (double *)(room + length * STAX_BYTES);
+    stax_turn_@t(from, n, n, n, a, n);
+    STAX_LAPACK(@symmetric)(job, half, &size, a, &size, w, (@ct *)room, &length,
+                            STAX_ALSO(second, &reals,) (stax_int *)(second + reals), &count, &info,
+                            1, 1);
     free(room);
     memcpy(values, w, (size_t)n * sizeof(double));
-    if (vectors) stax_turn_f64(a, n, n, n, out, n);
+    if (vectors) stax_turn_@t(a, n, n, n, out, n);
     return info != 0;
 }
-static int stax_eigh_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+static int stax_eigh_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t n = s[1];
-    return stax_spectrum_f64(s, work, (const double *)p[0] + i * n * n, 1, (double *)p[1] + i * n,
-                            (double *)p[2] + i * n * n);
+    return stax_spectrum_@t(s, work, (const @ct *)p[0] + i * n * n, 1, (double *)p[1] + i * n,
+                            (@ct *)p[2] + i * n * n);
 }
-static int stax_eigvalsh_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+static int stax_eigvalsh_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t n = s[1];
-    const double *from = (const double *)p[0] + i * n * n;
-    return stax_spectrum_f64(s, work, from, 0, (double *)p[1] + i * n, 0);
+    const @ct *from = (const @ct *)p[0] + i * n * n;
+    return stax_spectrum_@t(s, work, from, 0, (double *)p[1] + i * n, 0);
 }
-int32_t stax_eigh_f64(const int64_t *s, int32_t threads, void *const *p) {
-    int64_t n = s[1], bytes = n * (n + 1) * (int64_t)sizeof(double);
-    return stax_each(s, threads, p, stax_eigh_one_f64, bytes, 9 * n * n * (n + 16));
+int32_t stax_eigh_@t(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t n = s[1], bytes = n * (n + 1) * STAX_BYTES;
+    return stax_each(s, threads, p, stax_eigh_one_@t, bytes, STAX_COST * 9 * n * n * (n + 16));
 }
-int32_t stax_eigvalsh_f64(const int64_t *s, int32_t threads, void *const *p) {
-    int64_t n = s[1], bytes = n * (n + 1) * (int64_t)sizeof(double);
-    return stax_each(s, threads, p, stax_eigvalsh_one_f64, bytes, 2 * n * n * (n + 16));
+int32_t stax_eigvalsh_@t(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t n = s[1], bytes = n * (n + 1) * STAX_BYTES;
+    return stax_each(s, threads, p, stax_eigvalsh_one_@t, bytes, STAX_COST * 2 * n * n * (n + 16));
 }
 
-/* sizes: stack, m, n, full; u, values and vt, or the values alone when there is no u */
-static int stax_singular_f64(const int64_t *s, char *work, const double *from, double *u,
-        double *values, double *vt) {
-    int64_t m = s[1], n = s[2], k = m < n ? m : n;
+/* sizes: stack, m, n, full; u, values and vh, or the values alone when there is no u */
+static int64_t stax_singular_bytes_@t(const int64_t *s, int vectors) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n, full = vectors && s[3];
+    int64_t sides = vectors ? m * (full ? m : k) + (full ? n : k) * n : 2;
+    return (m * n + sides) * STAX_BYTES + k * (int64_t)sizeof(double);
+}
+static int stax_singular_@t(const int64_t *s, char *work, const @ct *from, @ct *u,
+        double *values, @ct *vh) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n, reals = 0;
     int64_t left = u ? (s[3] ? m : k) : 1, right = u ? (s[3] ? n : k) : 1;
-    double *a = (double *)work, *w = a + m * n, *us = w + k, *vs = us + (u ? m * left : 1);
-    double ask_room = 0;
-    stax_int rows = m, columns = n, ldv = right, info = 0, ask = -1;
+    @ct *a = (@ct *)work, *us = a + m * n, *vs = us + (u ? m * left : 1), ask_room = 0;
+    double *w = (double *)(vs + (u ? right * n : 1));
+    stax_int rows = m, columns = n, ldv = right, info = 0, ask = -1, none = 0;
     const char *job = u ? (s[3] ? "A" : "S") : "N";
-    stax_int integers_one = 0;
+    STAX_ALSO(double no_reals = 0;)
     STAX_LAPACK(gesdd)(job, &rows, &columns, a, &rows, w, us, &rows, vs, &ldv, &ask_room, &ask,
-                       &integers_one, &info, 1);
-    stax_int length = (stax_int)ask_room;
-    char *room = malloc((size_t)length * sizeof(double) + (size_t)(8 * k) * sizeof(stax_int));
+                       STAX_ALSO(&no_reals,) &none, &info, 1);
+    stax_int length = (stax_int)STAX_REAL(ask_room);
+    STAX_ALSO(
+        int64_t l = m < n ? n : m, least = 5 * k * k + 7 * k, more = 2 * l * k + 2 * k * k + k;
+        reals = least < more ? more : least;
+    )
+    char *room = malloc((size_t)(length * STAX_BYTES + reals * (int64_t)sizeof(double)
+                                 + 8 * k * (int64_t)sizeof(stax_int)));
     if (!room) return -1;
-    stax_int *integers = (stax_int *)room;
-    double *reals = (double *)(integers + 8 * k);
-    stax_turn_f64(from, m, n, n, a, m);
-    STAX_LAPACK(gesdd)(job, &rows, &columns, a, &rows, w, us, &rows, vs, &ldv, reals, &length,
-                       integers, &info, 1);
+    double *second = (double *)(room + length * STAX_BYTES);
+    stax_turn_@t(from, m, n, n, a, m);
+    STAX_LAPACK(gesdd)(job, &rows, &columns, a, &rows, w, us, &rows, vs, &ldv, (@ct *)room,
+                       &length, STAX_ALSO(second,) (stax_int *)(second + reals), &info, 1);
     free(room);
     memcpy(values, w, (size_t)k * sizeof(double));
     if (u) {
-        stax_turn_f64(us, left, m, m, u, left);
-        stax_turn_f64(vs, n, right, right, vt, n);
+        stax_turn_@t(us, left, m, m, u, left);
+        stax_turn_@t(vs, n, right, right, vh, n);
     }
     return info != 0;
 }
-static int stax_svd_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+static int stax_svd_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t m = s[1], n = s[2], k = m < n ? m : n, left = s[3] ? m : k, right = s[3] ? n : k;
-    const double *from = (const double *)p[0] + i * m * n;
-    return stax_singular_f64(s, work, from, (double *)p[1] + i * m * left, (double *)p[2] + i * k,
-                             (double *)p[3] + i * right * n);
+    const @ct *from = (const @ct *)p[0] + i * m * n;
+    return stax_singular_@t(s, work, from, (@ct *)p[1] + i * m * left, (double *)p[2] + i * k,
+                            (@ct *)p[3] + i * right * n);
 }
-static int stax_svdvals_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+static int stax_svdvals_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t m = s[1], n = s[2], k = m < n ? m : n;
-    const double *from = (const double *)p[0] + i * m * n;
-    return stax_singular_f64(s, work, from, 0, (double *)p[1] + i * k, 0);
+    const @ct *from = (const @ct *)p[0] + i * m * n;
+    return stax_singular_@t(s, work, from, 0, (double *)p[1] + i * k, 0);
 }
-int32_t stax_svd_f64(const int64_t *s, int32_t threads, void *const *p) {
+int32_t stax_svd_@t(const int64_t *s, int32_t threads, void *const *p) {
     int64_t m = s[1], n = s[2], k = m < n ? m : n;
-    int64_t bytes = (m * n + k + m * m + n * n) * (int64_t)sizeof(double);
-    return stax_each(s, threads, p, stax_svd_one_f64, bytes, 9 * m * n * (k + 16));
+    return stax_each(s, threads, p, stax_svd_one_@t, stax_singular_bytes_@t(s, 1),
+                     STAX_COST * 9 * m * n * (k + 16));
 }
+int32_t stax_svdvals_@t(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n;
+    return stax_each(s, threads, p, stax_svdvals_one_@t, stax_singular_bytes_@t(s, 0),
+                     STAX_COST * 2 * m * n * (k + 16));
+}
+
 /* sizes: stack, n, n; det(a) inv(a), from singular values, so of singular matrices too */
-static int stax_adjugate_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+static int stax_adjugate_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t n = s[1], sizes[] = {1, n, n, 0};
-    double *u = (double *)work, *vt = u + n * n, *values = vt + n * n, *others = values + n;
-    double *out = (double *)p[1] + i * n * n, phase = 1, running = 1;
-    char *rest = (char *)(others + n);
-    int info = stax_singular_f64(sizes, rest, (const double *)p[0] + i * n * n, u, values, vt);
+    @ct *u = (@ct *)work, *vh = u + n * n, *others = vh + n * n, *out = (@ct *)p[1] + i * n * n;
+    double *values = (double *)(others + n), running = 1;
+    char *rest = (char *)(values + n + (n & 1));
+    int info = stax_singular_@t(sizes, rest, (const @ct *)p[0] + i * n * n, u, values, vh);
     if (info) return info;
-    for (int side = 0; side < 2; side++) {
-        double sign, logarithm;
-        stax_signed_log_f64(sizes, rest, side ? vt : u, &sign, &logarithm);
-        phase *= sign * exp(logarithm);
-    }
+    @ct phase = stax_determinant_@t(sizes, rest, u);
+    phase = STAX_TIMES(phase, stax_determinant_@t(sizes, rest, vh));
     for (int64_t k = 0; k < n; k++) { others[k] = running; running *= values[k]; }
     running = 1;
-    for (int64_t k = n - 1; k >= 0; k--) { others[k] *= phase * running; running *= values[k]; }
+    for (int64_t k = n - 1; k >= 0; k--) {
+        others[k] = STAX_TIMES(others[k], phase * running);
+        running *= values[k];
+    }
     for (int64_t r = 0; r < n; r++)
         for (int64_t c = 0; c < n; c++) {
-            double sum = 0;
-            for (int64_t k = 0; k < n; k++) sum += vt[k * n + r] * others[k] * u[c * n + k];
+            @ct sum = 0;
+            for (int64_t k = 0; k < n; k++)
+                sum += STAX_TIMES(STAX_TIMES(STAX_CONJ(vh[k * n + r]), others[k]),
+                                  STAX_CONJ(u[c * n + k]));
             out[r * n + c] = sum;
         }
     return 0;
 }
-int32_t stax_adjugate_f64(const int64_t *s, int32_t threads, void *const *p) {
-    int64_t n = s[1], bytes = (5 * n * n + 3 * n) * (int64_t)sizeof(double) + stax_det_bytes_f64(n);
-    return stax_each(s, threads, p, stax_adjugate_one_f64, bytes, 12 * n * n * (n + 16));
+int32_t stax_adjugate_@t(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t n = s[1], sizes[] = {1, n, n, 0};
+    int64_t bytes = (2 * n * n + n) * STAX_BYTES + (n + 1) * (int64_t)sizeof(double)
+        + stax_singular_bytes_@t(sizes, 1) + stax_det_bytes_@t(n);
+    return stax_each(s, threads, p, stax_adjugate_one_@t, bytes,
+                     STAX_COST * 12 * n * n * (n + 16));
 }
+
 /* sizes: stack, m, n; p[1] has for each matrix the share of its largest singular value below which
    one counts as 0 */
-static int stax_pinv_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
+static int stax_pinv_one_@t(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t m = s[1], n = s[2], k = m < n ? m : n, sizes[] = {1, m, n, 0};
-    double *u = (double *)work, *vt = u + m * k, *values = vt + k * n;
-    double *out = (double *)p[2] + i * n * m;
-    int info = stax_singular_f64(sizes, (char *)(values + k), (const double *)p[0] + i * m * n, u,
-                                 values, vt);
+    @ct *u = (@ct *)work, *vh = u + m * k, *out = (@ct *)p[2] + i * n * m;
+    double *values = (double *)(vh + k * n);
+    char *rest = (char *)(values + k + (k & 1));
+    int info = stax_singular_@t(sizes, rest, (const @ct *)p[0] + i * m * n, u, values, vh);
     if (info) return info;
     double cutoff = ((const double *)p[1])[i] * values[0];
     for (int64_t j = 0; j < k; j++) values[j] = values[j] > cutoff ? 1 / values[j] : 0;
     for (int64_t r = 0; r < m; r++)
-        for (int64_t j = 0; j < k; j++) u[r * k + j] *= values[j];
+        for (int64_t j = 0; j < k; j++) u[r * k + j] = STAX_CONJ(u[r * k + j]) * values[j];
     for (int64_t c = 0; c < n; c++)
         for (int64_t r = 0; r < m; r++) {
-            double sum = 0;
-            for (int64_t j = 0; j < k; j++) sum += vt[j * n + c] * u[r * k + j];
+            @ct sum = 0;
+            for (int64_t j = 0; j < k; j++)
+                sum += STAX_TIMES(STAX_CONJ(vh[j * n + c]), u[r * k + j]);
             out[c * m + r] = sum;
         }
     return 0;
 }
-int32_t stax_pinv_f64(const int64_t *s, int32_t threads, void *const *p) {
-    int64_t m = s[1], n = s[2], k = m < n ? m : n;
-    int64_t bytes = (m * n + m * k + k * n + 2 * k + m * m + n * n) * (int64_t)sizeof(double);
-    return stax_each(s, threads, p, stax_pinv_one_f64, bytes, 12 * m * n * (k + 16));
-}
-int32_t stax_svdvals_f64(const int64_t *s, int32_t threads, void *const *p) {
-    int64_t m = s[1], n = s[2], k = m < n ? m : n;
-    int64_t bytes = (m * n + k + 2) * (int64_t)sizeof(double);
-    return stax_each(s, threads, p, stax_svdvals_one_f64, bytes, 2 * m * n * (k + 16));
+int32_t stax_pinv_@t(const int64_t *s, int32_t threads, void *const *p) {
+    int64_t m = s[1], n = s[2], k = m < n ? m : n, sizes[] = {1, m, n, 0};
+    int64_t bytes = (m * k + k * n) * STAX_BYTES + (k + 1) * (int64_t)sizeof(double)
+        + stax_singular_bytes_@t(sizes, 1);
+    return stax_each(s, threads, p, stax_pinv_one_@t, bytes, STAX_COST * 12 * m * n * (k + 16));
 }
 """
 
@@ -455,7 +512,19 @@ def header(slots: Sequence[str], bits: int) -> str:
 
 def typed(tag: str, ct: str) -> str:
     """The routines that compute in the type of the matrices, for one type."""
-    return _TYPED.replace("@ct", ct).replace("@T", tag.upper()).replace("@t", tag)
+    return _spelled(_TYPED, tag, ct)
+
+
+def double(tag: str, ct: str) -> str:
+    """The routines that compute in double precision, for "f64" or "c128"."""
+    is_real = tag == "f64"
+    text = _DOUBLE.replace("@orthogonal", "orgqr" if is_real else "ungqr")
+    text = text.replace("@symmetric", "syevd" if is_real else "heevd")
+    return (_REAL if is_real else _COMPLEX) + _spelled(text, tag, ct)
+
+
+def _spelled(text: str, tag: str, ct: str) -> str:
+    return text.replace("@ct", ct).replace("@T", tag.upper()).replace("@t", tag)
 
 
 def lapack_source(bits: int) -> str:
@@ -466,4 +535,4 @@ def lapack_source(bits: int) -> str:
     """
     slots = [f"STAX_{t.upper()}_{f}" for t in TAGS for f in FUNCTIONS]
     parts = [typed(tag, ct) for tag, (ct, _) in TAGS.items()]
-    return "".join([header(slots, bits), *parts, _DOUBLE])
+    return "".join([header(slots, bits), *parts, double("f64", "double")])
