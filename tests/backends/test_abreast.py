@@ -38,6 +38,16 @@ def test_sums_have_the_bits_of_rows_in_order(rows, dtype):
     assert found.tobytes() == in_order(x, np.add, 0).tobytes()
 
 
+@pytest.mark.parametrize("columns", [1024, 1300])
+def test_many_columns_are_merged_by_pieces(columns):
+    x = np.random.default_rng(columns).standard_normal((256, columns)).astype(np.float32)
+    f = stax.jit(lambda x: (x.sum(0), x.max(0)))
+    assert "part += " in f.lower(x).as_text("source")
+    total, largest = f(x)
+    assert total.tobytes() == in_order(x, np.add, 0).tobytes()
+    assert largest.tobytes() == x.max(0).tobytes()
+
+
 def test_several_columns_of_weighted_rows():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((512, 96)).astype(np.float32)

@@ -43,6 +43,7 @@ from stax.loops.symbolic import (
 from stax.schedule.kernel import Kernel, Member, Role, row_major
 
 BLOCKS = 64
+MERGED_COLUMNS = 512  # of all blocks together: what is merged stays in the second cache
 # Blocks are merged as a tree, so that the error of a sum grows with the logarithm of their number.
 _PAIRS_OF_BLOCKS = (
     "for (int64_t half = 1; half < @BLOCKS@; half *= 2)",
@@ -253,12 +254,23 @@ class ReductionFrame(PlacedFrame):
             [f"{a}[(b + half) * {n} + k]" for a in arrays],
             emitter,
         )
-        self.final += [
+        parts = n >= 2 * MERGED_COLUMNS
+        first, last = ("part", "upto") if parts else ("0", str(n))
+        pairs = [
             *_PAIRS_OF_BLOCKS,
             "    #pragma omp simd",
-            f"    for (int64_t k = 0; k < {n}; k++) {{ {' '.join(merge)} }}",
+            f"    for (int64_t k = {first}; k < {last}; k++) {{ {' '.join(merge)} }}",
             "}",
         ]
+        if parts:
+            size = MERGED_COLUMNS
+            pairs = [
+                f"for (int64_t part = 0; part < {n}; part += {size}) {{",
+                f"    int64_t upto = part + {size} < {n} ? part + {size} : {n};",
+                *("    " + s for s in pairs),
+                "}",
+            ]
+        self.final += pairs
         emitter.inner.lines, emitter.inner.known = [], {}
         position = self.along_position()
         values = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,6 +37,7 @@ from stax.backends.c.routines import PRODUCTS
 from stax.backends.c.routines import call_statement as routine_call
 from stax.backends.c.rows import LOCATE, Place, has_rows, named, rows_text
 from stax.backends.c.support import PRODUCT_TYPES
+from stax.backends.c.uses import Uses
 from stax.backends.c.vecmath import (
     PREAMBLE,
     call_definitions,
@@ -183,7 +184,7 @@ class _Printer:
         pointers = {b.name: f"b{k}" for k, b in enumerate(table)}
         holder = program.in_place.holders(lowered.outputs)
         names = {name: pointers[holder.get(name, name)] for name in pointers}
-        uses = _Uses(order, lowered.outputs, program.in_place.base, holder)
+        uses = Uses(order, lowered.outputs, program.in_place.base, holder)
         calls: list[str] = []
         work: dict[int, int] = {}
 
@@ -204,7 +205,8 @@ class _Printer:
             work[step] = source.workspace
             place = f"arena + {_place(step, source.workspace)}" if source.workspace else "0"
             own = [f"ctx->products[{self.slot(r)}]" for r in source.routines]
-            given = [*(names[n] for n in source.parameters), place, "ctx->threads", *own]
+            threads = "1" if uses.fills_for_updates(item, step) else "ctx->threads"
+            given = [*(names[n] for n in source.parameters), place, threads, *own]
             arguments = ", ".join(given)
             if source.checks:
                 calls.append(
@@ -303,7 +305,7 @@ def arena_of(program: Program) -> ArenaPlan:
     table = lowered.table
     dtypes = {b.name: b.dtype for b in table}
     holder = program.in_place.holders(lowered.outputs)
-    uses = _Uses(order, lowered.outputs, program.in_place.base, holder)
+    uses = Uses(order, lowered.outputs, program.in_place.base, holder)
     work: dict[int, int] = {}
     for step, item in enumerate(order):
         if isinstance(item, Kernel):
@@ -329,7 +331,7 @@ def _kernel_workspace(
     return 0
 
 
-def _arena(lowered: LoweredGraph, uses: _Uses, work: Mapping[int, int]) -> ArenaPlan:
+def _arena(lowered: LoweredGraph, uses: Uses, work: Mapping[int, int]) -> ArenaPlan:
     """Offsets for the temporaries, and for what steps need while they run."""
     table = lowered.table
     lifetimes = uses.lifetimes(lambda name: table[name].nbytes, _arena_names(lowered, uses))
@@ -337,63 +339,7 @@ def _arena(lowered: LoweredGraph, uses: _Uses, work: Mapping[int, int]) -> Arena
     return plan_arena(lifetimes)
 
 
-class _Uses:
-    """Which steps write and read each buffer."""
-
-    def __init__(
-        self,
-        order: Sequence[Scheduled],
-        outputs: Sequence[str],
-        base: Mapping[str, str],
-        holder: Mapping[str, str],
-    ) -> None:
-        self.outputs = set(outputs)
-        self.holder = holder
-        self.first: dict[str, int] = {}
-        self.last: dict[str, int] = {}
-        self.writers: dict[str, set[int]] = {}
-        self.readers: dict[str, set[int]] = {}
-        # Written by calls, scans and scatters, which need every result in memory.
-        self.called: set[str] = set()
-        for step, item in enumerate(order):
-            reads, writes = item.accesses
-            if isinstance(item, Attention):
-                self.called.update(item.kept)
-            elif not isinstance(item, Kernel) or item.members[0].role is Role.SERIAL:
-                self.called.update(writes)
-            for name in writes:
-                self.first.setdefault(name, step)
-                self.writers.setdefault(name, set()).add(step)
-                self.last[name] = step
-            for name in reads:
-                self.readers.setdefault(name, set()).add(step)
-                self.last[name] = step
-        for target, source in base.items():
-            step = self.first[target]
-            self.readers.setdefault(source, set()).add(step)
-            self.last[source] = max(self.last.get(source, step), step)
-        for name, owner in holder.items():
-            if name in self.first:
-                self.first[owner] = min(self.first.get(owner, len(order)), self.first[name])
-                self.last[owner] = max(self.last.get(owner, 0), self.last[name])
-
-    def escapes(self, name: str, step: int) -> bool:
-        """True when something outside step `step` needs the buffer in memory."""
-        if name in self.outputs or self.writers.get(name) != {step}:
-            return True
-        return bool(self.readers.get(name, set()) - {step})
-
-    def in_memory(self, name: str) -> bool:
-        """True when the buffer exists in memory at all."""
-        steps = self.writers.get(name, set())
-        return any(self.escapes(name, s) for s in steps)
-
-    def lifetimes(self, nbytes: Callable[[str], int], names: Sequence[str]) -> list[Lifetime]:
-        """Lifetimes of the temporaries."""
-        return [Lifetime(n, nbytes(n), self.first[n], self.last[n]) for n in names]
-
-
-def _arena_names(lowered: LoweredGraph, uses: _Uses) -> list[str]:
+def _arena_names(lowered: LoweredGraph, uses: Uses) -> list[str]:
     found = []
     for name in uses.first:
         if name in uses.outputs or uses.holder.get(name, name) != name:
