@@ -28,11 +28,12 @@ from stax.core.primitive import (
 from stax.core.trace import bind1
 from stax.dtypes import FLOAT32, DType, is_half
 from stax.errors import ShapeError
+from stax.primitives import contracted
 from stax.primitives.elementwise import mul
 from stax.primitives.families import elementwise_cost
 from stax.primitives.families_arrays import batch_size
 from stax.primitives.random import U32, U64, hashed_words
-from stax.primitives.special import erfinv_p, lgamma_p
+from stax.primitives.special import erfinv_p
 from stax.primitives.special_gamma import gamma_slope
 from stax.primitives.transcendental import log
 from stax.primitives.views import batched_front
@@ -143,55 +144,76 @@ def _spread_key(keys: Any, value: Any) -> tuple[Any, tuple[int, ...]]:
     return np.asarray(keys), np.shape(value)[np.ndim(keys) - 1 :]
 
 
-def _poisson_by_products(keys: Any, lam: Any) -> Any:
+def _waiting(done: Any, keys: Any) -> Any:
+    """Which elements take the next accepted trial: all of a key until all of them have one.
+
+    The last accepted trial counts, also for elements that had accepted before.
+    """
+    axes = tuple(range(np.ndim(keys) - 1, np.ndim(done)))
+    return ~done.all(axis=axes, keepdims=True)
+
+
+def _whole(k: Any, dtype: DType) -> Any:
+    """Whole floats as integers of `dtype`, its limits where they are beyond them."""
+    info = np.iinfo(dtype)
+    out = np.where(k >= FLOAT32.type(info.max), info.max, np.maximum(k, info.min).astype(dtype))
+    return out.astype(dtype)
+
+
+def _poisson_by_products(keys: Any, lam: Any, most: int) -> Any:
     """Count uniform factors until their product falls below exp(-lam)."""
     keys, shape = _spread_key(keys, lam)
     count = np.zeros(lam.shape, np.int64)
     total = np.zeros(lam.shape, FLOAT32)
-    while (total > -lam).any():
+    trials = 0
+    while trials < most and (total > -lam).any():
         keys, child = _children(keys, 2)
         count += total > -lam
-        total = total + np.log(_unit(child, shape, FLOAT32))
+        total = total + contracted.log(_unit(child, shape, FLOAT32))
+        trials += 1
     return count - 1
 
 
-def _poisson_by_ratio(keys: Any, lam: Any) -> Any:
-    """Hoermann's transformed rejection."""
-    f = FLOAT32.type
+def _poisson_by_ratio(keys: Any, lam: Any, most: int) -> Any:
+    """Hoermann's transformed rejection, rounded where a compiler that contracts rounds."""
+    f, fma = FLOAT32.type, contracted.fma
     keys, shape = _spread_key(keys, lam)
-    log_lam = np.log(lam)
-    b = f(0.931) + f(2.53) * np.sqrt(lam)
-    a = f(-0.059) + f(0.02483) * b
-    inv_alpha = f(1.1239) + f(1.1328) / (b - f(3.4))
-    v_r = f(0.9277) - f(3.6224) / (b - f(2))
+    log_lam, deviation = contracted.log(lam), np.sqrt(lam)
+    b = fma(f(2.53), deviation, f(0.931))
+    a = fma(f(0.02483), b, f(-0.059))
+    inv_alpha = f(1.1239) + f(1.1328) / fma(f(2.53), deviation, f(0.931 - 3.4))
+    v_r = f(0.9277) - f(3.6224) / fma(f(2.53), deviation, f(0.931 - 2))
     out = np.full(lam.shape, -1, FLOAT32)
     done = np.zeros(lam.shape, bool)
-    while not done.all():
+    trials = 0
+    while trials < most and not done.all():
         keys, first, second = _children(keys, 3)
         u = _unit(first, shape, FLOAT32) - f(0.5)
         v = _unit(second, shape, FLOAT32)
         us = f(0.5) - np.abs(u)
-        k = np.floor((f(2) * a / us + b) * u + lam + f(0.43))
-        s = np.log(v * inv_alpha / (a / (us * us) + b))
-        t = -lam + k * log_lam - lgamma_p.impl(k + f(1))
+        k = np.floor(fma(f(2) * a / us + b, u, lam) + f(0.43))
+        s = contracted.log(v * inv_alpha / (a / (us * us) + b))
+        t = fma(k, log_lam, -lam) - contracted.log_factorial(np.maximum(k, f(0)))
         refused = (k < 0) | ((us < f(0.013)) & (v > us))
         accepted = ((us >= f(0.07)) & (v <= v_r)) | (~refused & (s <= t))
-        # The last accepted trial counts, also for elements that had accepted before.
+        accepted &= _waiting(done, keys)
         out = np.where(accepted, k, out)
         done |= accepted
+        trials += 1
     return out
 
 
 def _poisson_impl(keys: Any, lam: Any, *, dtype: DType) -> Any:
     lam = np.asarray(lam, FLOAT32)
     small = np.isnan(lam) | (lam < 10)
+    most = int(np.iinfo(dtype).max)  # trials, as many as the type can count
     with np.errstate(all="ignore"):
-        few = _poisson_by_products(keys, np.where(small, lam, FLOAT32.type(0))).astype(dtype)
+        few = _poisson_by_products(keys, np.where(small, lam, FLOAT32.type(0)), most).astype(dtype)
         if small.all():
             out = few
         else:
-            many = _poisson_by_ratio(keys, np.where(small, FLOAT32.type(1e5), lam))
-            out = np.where(small, few, many.astype(dtype))
+            many = _poisson_by_ratio(keys, np.where(small, FLOAT32.type(1e5), lam), most)
+            out = np.where(small, few, _whole(many, dtype))
         return np.where(lam == 0, dtype.type(0), out)[()]
 
 
@@ -216,23 +238,24 @@ def _stirling_tail(k: Any) -> Any:
 def _binomial_by_waiting(keys: Any, count: Any, p: Any) -> Any:
     """Count geometric waiting times until they exceed the number of trials."""
     keys, shape = _spread_key(keys, p)
-    scale = np.log1p(-p)
+    scale = contracted.log1p(-p)
     number = np.zeros(p.shape, p.dtype)
     total = np.zeros(p.shape, p.dtype)
     while (total <= count).any():
         child, keys = _children(keys, 2)
         number = np.where(total <= count, number + 1, number)
-        total = total + np.ceil(np.log(_unit(child, shape, p.dtype)) / scale)
+        total = total + np.ceil(contracted.log(_unit(child, shape, p.dtype)) / scale)
     return number - 1
 
 
 def _binomial_by_ratio(keys: Any, count: Any, p: Any) -> Any:
-    """Hoermann's transformed rejection."""
+    """Hoermann's transformed rejection; in float32 rounded as a compiler that contracts does."""
     keys, shape = _spread_key(keys, p)
+    f, fma, log = p.dtype.type, contracted.fma, contracted.log
     deviation = np.sqrt(count * p * (1 - p))
-    b = 1.15 + 2.53 * deviation
-    a = -0.0873 + 0.0248 * b + 0.01 * p
-    c = count * p + 0.5
+    b = fma(f(2.53), deviation, f(1.15))
+    a = fma(f(0.01), p, fma(f(0.0248), b, f(-0.0873)))
+    c = fma(count, p, f(0.5))
     v_r = 0.92 - 4.2 / b
     r = p / (1 - p)
     alpha = (2.83 + 5.1 / b) * deviation
@@ -244,19 +267,23 @@ def _binomial_by_ratio(keys: Any, count: Any, p: Any) -> Any:
         u, v = _unit(first, shape, p.dtype) - 0.5, _unit(second, shape, p.dtype)
         us = 0.5 - np.abs(u)
         accepted = (us >= 0.07) & (v <= v_r)
-        k = np.floor((2 * a / us + b) * u + c)
+        k = np.floor(fma(2 * a / us + b, u, c))
         refused = (k < 0) | (k > count)
-        v = np.log(v * alpha / (a / (us * us) + b))
+        v = log(v * alpha / (a / (us * us) + b))
+        bound = fma(
+            m + f(0.5),
+            log((m + 1) / (r * (count - m + 1))),
+            (count + 1) * log((count - m + 1) / (count - k + 1)),
+        )
         bound = (
-            (m + 0.5) * np.log((m + 1) / (r * (count - m + 1)))
-            + (count + 1) * np.log((count - m + 1) / (count - k + 1))
-            + (k + 0.5) * np.log(r * (count - k + 1) / (k + 1))
+            fma(k + f(0.5), log(r * (count - k + 1) / (k + 1)), bound)
             + _stirling_tail(m)
             + _stirling_tail(count - m)
             - _stirling_tail(k)
             - _stirling_tail(count - k)
         )
         accepted |= ~refused & (v <= bound)
+        accepted &= _waiting(done, keys)
         out = np.where(accepted, k, out)
         done |= accepted
     return out

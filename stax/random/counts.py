@@ -14,13 +14,13 @@ from stax.dtypes import FLOAT32, is_inexact
 from stax.errors import ShapeError
 from stax.primitives import elementwise as el
 from stax.primitives.casts import convert
-from stax.primitives.cumulative import cumsum
 from stax.primitives.families import literal
 from stax.primitives.rejection import random_binomial, random_poisson
 from stax.primitives.shapes import concatenate, slice_axis
 from stax.primitives.transcendental import log, log1p
 from stax.primitives.views import broadcast, reshape
 from stax.random.keys import as_shape, check_key, split
+from stax.random.sums import running_sum
 from stax.random.uniforms import as_array, as_float, draw_dtype, draw_shape, nth_key, unit
 
 
@@ -66,7 +66,7 @@ def multinomial(
     key = check_key(key, "multinomial")
     rest = broadcast(as_float(n, p.dtype), shape[:-1])
     p = broadcast(p, shape)
-    remaining = cumsum(p, last, reverse=True)
+    remaining = running_sum(p, last, reverse=True)
     none = el.eq(remaining, literal(0, p))
     ratio = el.div(p, el.select(none, literal(1, p), remaining))
     ratio = el.clamp(literal(0, ratio), ratio, literal(1, ratio))

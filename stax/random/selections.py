@@ -20,7 +20,6 @@ from stax.dtypes import is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
 from stax.primitives import elementwise as el
 from stax.primitives.casts import convert
-from stax.primitives.cumulative import cumsum
 from stax.primitives.dynamic_slices import searchsorted
 from stax.primitives.families import literal
 from stax.primitives.families_arrays import normalized_axis
@@ -31,6 +30,7 @@ from stax.primitives.sorting import sort
 from stax.primitives.transcendental import log, log1p
 from stax.primitives.views import move_axis, reshape, transpose
 from stax.random.keys import as_shape, check_key, split
+from stax.random.sums import running_sum
 from stax.random.uniforms import (
     as_array,
     draw_dtype,
@@ -167,7 +167,7 @@ def _weighted(
     if not is_inexact(p.dtype):
         p = convert(p, np.dtype(np.float64))
     if replace:
-        total = cumsum(p, 0)
+        total = running_sum(p, 0)
         last = reshape(slice_axis(total, 0, count - 1, count), ())
         u = unit(key, shape, p.dtype)
         return searchsorted(total, el.mul(last, el.sub(literal(1, u), u)))
@@ -211,4 +211,5 @@ def categorical(
         )
     order = _descending(el.add(logits, gumbel(key, full, logits.dtype, mode)), axis)
     chosen = move_axis(slice_axis(order, axis, 0, draws), axis, 0)
-    return reshape(chosen, shape)
+    # JAX counts these by its top_k, whose positions are int32.
+    return convert(reshape(chosen, shape), np.dtype(np.int32))

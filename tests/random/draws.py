@@ -71,11 +71,26 @@ EXACT: dict[str, Draw] = {
     "poisson arrays": lambda r, k: r.poisson(
         k(16), np.array([0.0, 0.5, 9.0, 20.0, 300.0]), (20, 5)
     ),
+    "poisson large": lambda r, k: r.poisson(k(16), np.array([50.0, 1e3, 1e4, 1e6, 1e8]), (400, 5)),
+    "poisson i16": lambda r, k: r.poisson(k(16), np.array([3.0, 2e4, 1e6]), (40, 3), "int16"),
     "binomial": lambda r, k: r.binomial(k(17), 10, 0.3, (50,)),
+    "binomial f32": lambda r, k: r.binomial(
+        k(17),
+        np.float32([50, 1e4, 1e6, 1e9]),
+        np.float32([0.4, 0.01, 0.4, 0.6]),
+        (400, 4),
+        "float32",
+    ),
     "binomial arrays": lambda r, k: r.binomial(
         k(17), np.array([5.0, 100.0, 1000.0]), np.array([0.9, 0.5, 0.02]), (20, 3)
     ),
     "multinomial": lambda r, k: r.multinomial(k(17), 20.0, P),
+    # Sums of P in another order take one ratio across a bound of the sampler.
+    "multinomial sums": lambda r, k: r.multinomial(k(17), 100.0, P, shape=(50, 4)),
+    "multinomial many": lambda r, k: r.multinomial(k(17), 1e4, np.tile(P, 5) / 5),
+    "choice weighted many": lambda r, k: r.choice(
+        k(9), 300, (400,), p=np.float32(np.arange(300) / 44850)
+    ),
     "geometric": lambda r, k: r.geometric(k(12), 0.2, (20,)),
 }
 

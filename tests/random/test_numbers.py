@@ -13,15 +13,13 @@ from stax.primitives.random import hashed_words
 from tests.random.draws import CLOSE, EXACT
 
 NUMBERS: Any = np.load(Path(__file__).with_name("numbers.npz"))
-# JAX numbers what it selects without replacement by int32.
-OTHER_DTYPE = frozenset({"categorical once"})
 
 
 @pytest.mark.parametrize("name", EXACT)
 def test_equal_bit_for_bit(name: str) -> None:
     got, want = np.asarray(EXACT[name](random, random.PRNGKey)), NUMBERS[name]
     assert got.shape == want.shape
-    assert got.dtype == want.dtype or name in OTHER_DTYPE
+    assert got.dtype == want.dtype
     np.testing.assert_array_equal(got, want)
 
 

@@ -33,6 +33,9 @@ DRAWS: dict[str, Callable[[Any], Any]] = {
     "beta": lambda k: random.beta(k, 1.0, 2.0, (3,)),
     "poisson": lambda k: random.poisson(k, np.array([0.5, 3.0, 40.0])),
     "binomial": lambda k: random.binomial(k, 10.0, 0.3, (4,)),
+    # One key waits for all of its own draws, not for those of other keys.
+    "poisson many": lambda k: random.poisson(k, 2000.0, (40,)),
+    "binomial many": lambda k: random.binomial(k, 1000.0, 0.3, (40,)),
     "multinomial": lambda k: random.multinomial(k, 10.0, P),
     "truncated_normal": lambda k: random.truncated_normal(k, -1.0, 1.0, (4,)),
     "dirichlet": lambda k: random.dirichlet(k, P),
