@@ -24,6 +24,11 @@ from stax.backends.triton import device
 from stax.backends.triton.array import put
 
 WORK = Path(__file__).parent / "work"
+MISSING = """\
+There is no GPU to measure on: {}
+This takes a machine with an NVIDIA GPU (sm_75 or newer), its driver (12.0 or newer) and triton
+(pip install 'stax[gpu]'); torch, built for CUDA, is measured beside if it is installed.
+What would run, counted and compiled without a GPU: python -m benchmarks.gpu_kernels --compile"""
 RNG = np.random.default_rng(0)
 
 
@@ -53,28 +58,35 @@ def normal(*shape: int, dtype: Any = np.float32, scale: float = 1.0) -> Any:
 
 
 ROWS, COLUMNS = 16384, 2048
-BIG = normal(ROWS, COLUMNS)
-MEMORY_BOUND: dict[str, tuple[Callable[..., Any], tuple[Any, ...], float]] = {
-    # name: function, arguments, passes over BIG that its inputs and outputs take
-    "pointwise x*y+tanh(x)": (lambda x, y: x * y + np.tanh(x), (BIG, BIG[::-1].copy()), 3),
-    "sum of rows": (lambda x: (x * x).sum(-1), (BIG,), 1),
-    "sum of columns": (lambda x: (x * x).sum(0), (BIG,), 1),
-    "sum": (lambda x: (x * x).sum(), (BIG,), 1),
-    "transposed": (lambda x, y: x.T + y, (BIG, BIG.T.copy()), 3),
-    "softmax": (softmax, (BIG,), 2),
-    "softmax gradient": (
-        lambda x, c: stax.vjp(softmax, x)[1](c)[0],
-        (BIG, BIG[::-1].copy()),
-        3,
-    ),
-    "layer norm": (layer_norm, (BIG, normal(COLUMNS), normal(COLUMNS)), 2),
-    "layer norm gradient": (
-        lambda x, g, b, c: stax.vjp(layer_norm, x, g, b)[1](c),
-        (BIG, normal(COLUMNS), normal(COLUMNS), BIG[::-1].copy()),
-        3,
-    ),
-    "cumulative sum of rows": (lambda x: np.cumsum(x, -1), (BIG,), 2),
-}
+BIG_BYTES = 4 * ROWS * COLUMNS
+
+
+def big() -> Any:
+    """The array that programs bound by memory run over."""
+    return normal(ROWS, COLUMNS)
+
+
+def memory_bound_programs() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...], float]]:
+    """By name: a function, its arguments, and the passes over `big()` that those and the results
+    take."""
+    x, g, b = big(), normal(COLUMNS), normal(COLUMNS)
+    y = x[::-1].copy()
+    return {
+        "pointwise x*y+tanh(x)": (lambda x, y: x * y + np.tanh(x), (x, y), 3),
+        "sum of rows": (lambda x: (x * x).sum(-1), (x,), 1),
+        "sum of columns": (lambda x: (x * x).sum(0), (x,), 1),
+        "sum": (lambda x: (x * x).sum(), (x,), 1),
+        "transposed": (lambda x, y: x.T + y, (x, x.T.copy()), 3),
+        "softmax": (softmax, (x,), 2),
+        "softmax gradient": (lambda x, c: stax.vjp(softmax, x)[1](c)[0], (x, y), 3),
+        "layer norm": (layer_norm, (x, g, b), 2),
+        "layer norm gradient": (
+            lambda x, g, b, c: stax.vjp(layer_norm, x, g, b)[1](c),
+            (x, g, b, y),
+            3,
+        ),
+        "cumulative sum of rows": (lambda x: np.cumsum(x, -1), (x,), 2),
+    }
 
 
 def seconds(machine: Any, run: Callable[[], Any], least: float = 0.2) -> float:
@@ -106,8 +118,7 @@ def agrees(found: Any, wanted: Any, tolerance: float) -> bool:
 
 def copy_bandwidth(machine: Any) -> float:
     """Bytes a second that a copy on the device reads and writes."""
-    x = put(BIG)
-    y = put(BIG)
+    x, y = (put(big()) for _ in range(2))
     return 2 * x.nbytes / seconds(machine, lambda: machine.copy(y.address, x.address, x.nbytes))
 
 
@@ -129,13 +140,13 @@ def memory_bound(machine: Any, table: Table, copy: float, check: bool) -> bool:
     right = True
     table.say("program", "agrees", "time", "GB/s", "of a copy", "torch.compile")
     table.say(*["---"] * 6)
-    for name, (f, args, passes) in MEMORY_BOUND.items():
+    for name, (f, args, passes) in memory_bound_programs().items():
         program = stax.jit(f, backend="triton")
         given = [put(a) for a in args]
         good = not check or agrees(program(*given), f(*args), 2e-4)
         right &= good
         taken = seconds(machine, lambda p=program, g=given: p(*g))  # type: ignore[misc]  # bound
-        rate = passes * BIG.nbytes / taken
+        rate = passes * BIG_BYTES / taken
         other = torch_seconds(name, args)
         beside = f"{other * 1e6:.0f} us" if other else "-"
         share = f"{100 * rate / copy:.0f} %"
@@ -274,7 +285,7 @@ def _torch() -> Any:
 
 
 def torch_seconds(name: str, args: tuple[Any, ...]) -> float:
-    """torch.compile's seconds for a program of MEMORY_BOUND; 0 where there is none."""
+    """torch.compile's seconds for one of `memory_bound_programs`; 0 where there is none."""
     torch = _torch()
     programs: dict[str, Callable[..., Any]] = {
         "pointwise x*y+tanh(x)": lambda x, y: x * y + torch.tanh(x),
@@ -348,12 +359,16 @@ def _torch_time(torch: Any, run: Callable[[], Any]) -> float:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure; the exit status is 1 if a result is wrong."""
+    """Measure; the exit status is 1 if a result is wrong, 2 if there is nothing to measure on."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--no-check", action="store_true", help="measure only")
     parser.add_argument("--only", choices=("memory", "products", "fused", "steps"), help="one part")
     options = parser.parse_args(arguments)
-    machine = device.machine(0)
+    try:
+        machine = device.machine(0)
+    except stax.errors.DeviceError as error:
+        print(MISSING.format(str(error).splitlines()[0]), file=sys.stderr)
+        return 2
     assert isinstance(machine, device.CudaDevice)
     table, check = Table(), not options.no_check
     copy = copy_bandwidth(machine)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import stax
+from benchmarks import gpu
 from stax.backends.triton import device, dlpack, driver, pinned
 from stax.backends.triton.array import put, shared
 from stax.dtypes import bfloat16
@@ -43,6 +44,14 @@ def test_no_driver(monkeypatch):
             ask()
     assert "@triton.jit" in stax.jit(np.sin).lower(X, device="cuda:sm_90").as_text("source")
     np.testing.assert_array_equal(stax.jit(lambda x: x + 1)(X), X + 1)  # the CPU is untouched
+
+
+def test_the_benchmark_says_what_it_would_need(monkeypatch, capsys):
+    monkeypatch.setenv("STAX_CUDA_DRIVER", "libnothing.so.7")
+    assert gpu.main([]) == 2
+    said = capsys.readouterr().err
+    assert "libnothing.so.7 cannot be loaded" in said
+    assert all(word in said for word in ("NVIDIA GPU", "triton", "benchmarks.gpu_kernels"))
 
 
 def test_a_program_is_lowered_for_what_it_runs_on(cuda):

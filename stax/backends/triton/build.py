@@ -73,6 +73,14 @@ def module_text(name: str, source: KernelSource) -> str:
     return f"{prelude(own)}\n\n{own}"
 
 
+# What kernels compile for; a newer architecture of NVIDIA's is left to triton to know.
+CUDA = (75, 80, 86, 87, 89, 90, 100, 103, 107, 110, 120, 121)
+HIP = (
+    "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1103",
+    "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx1170", "gfx1200", "gfx1201", "gfx1250",
+)  # fmt: skip
+
+
 def target_of(device: str) -> tuple[str, int | str, int]:
     """Backend, architecture and lanes of a warp, as Triton names them.
 
@@ -82,13 +90,14 @@ def target_of(device: str) -> tuple[str, int | str, int]:
     backend, _, arch = device.partition(":")
     if backend == "cuda" and re.fullmatch(r"sm_\d+", arch or "sm_90"):
         number = int((arch or "sm_90")[3:])
-        if number >= 75:
+        if number in CUDA or number > max(CUDA):
             return "cuda", number, 32
-    if backend == "hip" and re.fullmatch(r"gfx[0-9a-f]{3,}", arch):
+    if backend == "hip" and arch in HIP:
         return "hip", arch, 64 if arch.startswith("gfx9") else 32
     raise DeviceError(
         f"kernels cannot be compiled for {device!r}",
-        hint="use 'cuda:sm_80' or newer (sm_75 at least), or 'hip:gfx942'",
+        hint=f"known are 'cuda:sm_N' where N is one of {', '.join(map(str, CUDA))} or larger, and "
+        f"'hip:' with one of {', '.join(HIP)}",
     )
 
 
