@@ -8,12 +8,14 @@ and by time only on a slower one.  STAX_FUZZ_SEED begins elsewhere, STAX_FUZZ_SE
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 SECONDS = float(os.environ.get("STAX_FUZZ_SECONDS", "60"))
 _PACKAGE = Path(__file__).parent.parent / "stax"
@@ -50,3 +52,12 @@ def fuzz(check: Callable[[int], None], rate: float, seconds: float = SECONDS) ->
                 f"begins with it.\n{error}"
             ) from error
     return done + 1
+
+
+@contextlib.contextmanager
+def about(*programs: Any) -> Iterator[None]:
+    """What fails inside fails as AssertionError, which shows the programs."""
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError("\n".join([str(error), *map(repr, programs)])) from error

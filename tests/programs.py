@@ -6,6 +6,9 @@ contractions, selections, gathers, scatters and cumulative sums.  Every value ke
 magnitude, and operations that need it (division, log, sqrt) are guarded, so that results and
 derivatives stay of order one.  With `smooth` nothing has a kink, which finite differences need.
 With a complex dtype some values are complex and some real, and nothing comes near a branch cut.
+Each operation runs while the program is written: shapes and dtypes are NumPy's, and what jumps
+(comparisons, rounding to integers) does so away from its values, so that no rounding shows there.
+`tests/programs_mixed.py` adds rules of other dtypes, control flow, writes and arrays of nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import linecache
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,12 +28,16 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A random program: `fn(*args)` runs it; `text` is its source."""
+    """A random program: `fn(*args)` runs it; `text` is its source.
+
+    `tolerance` bounds how far roundings of its narrowest float may take two levels apart.
+    """
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
     text: str
     seed: int
+    tolerance: float
 
     def __repr__(self) -> str:
         return f"Program {self.seed}:\n{self.text}"
@@ -38,11 +45,15 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """A value of the program: its name, shape, and a bound on its magnitude."""
+    """A value of the program: its name, a bound on its size, and what it is for the arguments."""
 
     name: str
-    shape: Shape
     bound: float
+    array: Any
+
+    @property
+    def shape(self) -> Shape:
+        return self.array.shape
 
 
 class Builder:
@@ -52,28 +63,60 @@ class Builder:
         self.rng = rng
         self.dtype = np.dtype(dtype)
         self.complex = self.dtype.kind == "c"
+        self.real = self.dtype.type(0).real.dtype
         self.smooth = smooth
         self.lines: list[str] = []
         self.values: list[Value] = []
         self.constants: dict[str, Any] = {}
+        self.space: dict[str, Any] = {
+            "np": np, "lax": stax.lax, "at": stax.at, "squashed": squashed, "copied": copied
+        }  # fmt: skip
+        self.narrowest = self.real.itemsize
 
-    def emit(self, text: str, shape: Shape, bound: float) -> Value:
-        """Add `v = text`, squashed when it may have grown large."""
+    def argument(self, array: Any) -> None:
+        """Add an argument."""
+        name = f"x{len(self.values)}"
+        self.values.append(Value(name, 1.0, np.asarray(array)))
+        self.space[name] = array
+
+    def emit(self, text: str, shape: Shape, bound: float, then: Sequence[str] = ()) -> Value:
+        """Add `v = text`, squashed when it may have grown large, and statements about `{v}`."""
         if bound > 4.0:
             text, bound = f"squashed({text})" if self.complex else f"np.tanh({text})", 1.0
-        value = Value(f"v{len(self.lines)}", tuple(shape), bound)
-        self.lines.append(f"{value.name} = {text}")
+        name = f"v{len(self.lines)}"
+        lines = [f"{name} = {text}", *(line.format(v=name) for line in then)]
+        with np.errstate(all="ignore"):
+            exec("\n".join(lines), self.space)
+        self.lines += lines
+        value = Value(name, bound, np.asarray(self.space[name]))
+        assert value.shape == tuple(shape), (lines, value.shape, shape)
+        if value.array.dtype.kind == "f":
+            self.narrowest = min(self.narrowest, value.array.dtype.itemsize)
         self.values.append(value)
         return value
 
     def constant(self, array: Any) -> str:
         """A name for an array the program closes over."""
         name = f"c{len(self.constants)}"
-        self.constants[name] = array
+        self.constants[name] = self.space[name] = array
         return name
 
+    @property
+    def margin(self) -> float:
+        """How far from a jump values have to be, for levels that round differently."""
+        return {8: 1e-6, 4: 1e-3}.get(self.narrowest, 0.1)
+
+    def apart(self, x: Any, y: Any) -> bool:
+        """Whether no element of one is near the other's."""
+        return bool(np.all(np.abs(np.subtract(x, y)) > self.margin))
+
     def pick(self, accept: Callable[[Value], bool] = lambda v: True) -> Value | None:
-        """A random value, recent ones more likely."""
+        """A random value of the program's own kind with elements, recent ones more likely."""
+        own = lambda v: v.array.size and v.array.dtype.kind in "fc" and v.array.dtype >= self.real
+        return self.pick_any(lambda v: own(v) and accept(v))
+
+    def pick_any(self, accept: Callable[[Value], bool]) -> Value | None:
+        """A random value of any kind."""
         found = [v for v in self.values if accept(v)]
         if not found:
             return None
@@ -100,6 +143,11 @@ def numbers(rng: np.random.Generator, shape: Shape, dtype: Any) -> Any:
 def squashed(x: Any) -> Any:
     """Numbers of any size made smaller than one."""
     return x / (1.0 + np.abs(x))
+
+
+def copied(x: Any) -> Any:
+    """Numbers that statements may write to."""
+    return np.array(x) if isinstance(x, np.generic) else x.copy()
 
 
 Rule = Callable[[Builder], Value | None]
@@ -139,6 +187,8 @@ def _unary(b: Builder) -> Value | None:
         (f"np.sign({n}) * {n}", v.bound),
     ]
     text, bound = b.choice(smooth if b.smooth or b.rng.random() < 0.7 else kinked)
+    if "floor" in text and not b.apart(2 * v.array, np.rint(2 * v.array)):
+        return None
     return b.emit(text, v.shape, bound)
 
 
@@ -168,6 +218,8 @@ def _binary(b: Builder) -> Value | None:
         (f"({m} >= {n}) * {m}", x.bound),
     ]
     text, bound = b.choice(smooth if b.smooth or b.rng.random() < 0.7 else kinked)
+    if ("<" in text or ">" in text) and x is not y and not b.apart(x.array, y.array):
+        return None
     return b.emit(text, shape, bound)
 
 
@@ -482,8 +534,8 @@ def random_program(
     for k in range(count):
         rank = int(rng.integers(0, 4)) if k else int(rng.integers(1, 4))
         shape = tuple(rng.integers(1, 5, rank).tolist())
-        b.values.append(Value(f"x{k}", shape, 1.0))
         args.append(numbers(rng, shape, dtype)[()])
+        b.argument(args[-1])
     table = rules or (COMPLEX_RULES if b.complex else RULES)
     chances = np.array([w for _, w in table]) / sum(w for _, w in table)
     while len(b.lines) < size:
@@ -492,17 +544,18 @@ def random_program(
     body = [f"    {line}" for line in b.lines]
     if scalar:
         form = "np.mean(np.abs({0}) ** 2)" if b.complex else "np.mean({0})"
-        terms = " + ".join(form.format(v.name) for v in results)
-        body.append(f"    return {terms}")
+        forms = [form if v.array.size else "np.sum({0})" for v in results]
+        terms = [f.format(v.name) for f, v in zip(forms, results, strict=True)]
+        body.append(f"    return {' + '.join(terms)}")
     else:
         body.append(f"    return ({', '.join(v.name for v in results)},)")
     parameters = ", ".join(f"x{k}" for k in range(count))
     source = f"def program({parameters}):\n" + "\n".join(body) + "\n"
     filename = f"<program {seed}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    namespace: dict[str, Any] = {"np": np, "at": stax.at, "squashed": squashed, **b.constants}
-    exec(compile(source, filename, "exec"), namespace)
-    return Program(namespace["program"], tuple(args), source, seed)
+    exec(compile(source, filename, "exec"), b.space)
+    tolerance = {8: 1e-12, 4: 2e-4}.get(b.narrowest, 3e-2)
+    return Program(b.space["program"], tuple(args), source, seed, tolerance)
 
 
 def _is_read(name: str, lines: list[str]) -> bool:

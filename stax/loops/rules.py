@@ -267,8 +267,10 @@ def scatter(
     mode: str,
 ) -> TensorNode:
     """`x` with `updates` merged in at the index arrays."""
-    if 0 in x.shape or 0 in updates.shape:
+    if 0 in x.shape:
         return NotImplemented  # type: ignore[no-any-return]  # an empty array: NumPy's rule
+    if 0 in updates.shape:
+        return x  # there are no indices
     loaders, shape, lead = [i.loader() for i in idx], x.shape, idx[0].ndim
 
     def index_fn(index: Index) -> Index:

@@ -15,7 +15,7 @@ import stax
 from tests import programs
 from tests.compile.levels import SWITCHES, lowered_with, run_c, run_loops, same_bits
 from tests.compile.nestings import assert_agree, nestings
-from tests.fuzzing import fuzz
+from tests.fuzzing import about, fuzz
 from tests.programs import RULES, Program, random_program
 
 SUMS = (programs._reduction, programs._contraction)
@@ -131,10 +131,8 @@ def check_nestings(seed: int) -> None:
     """All nestings of one program."""
     program = random_program(seed, size=8)
     for name, pair in nestings(program.fn, program.args, seed).items():
-        try:
+        with about(name, program):
             assert_agree(pair)
-        except Exception as error:
-            raise AssertionError(f"{name} of {program!r}\n{error}") from error
 
 
 def check_everything(seed: int) -> None:
@@ -144,13 +142,12 @@ def check_everything(seed: int) -> None:
         (np.complex128, 1e-11, COMPLEX_WITHOUT_SUMS),
     ):
         program = random_program(seed, smooth=False, scalar=False, dtype=dtype)
-        bitwise = random_program(seed, smooth=False, scalar=False, dtype=dtype, rules=rules)
-        try:
+        with about(program):
             check_levels(program, tolerance)
             check_loop_switches(program)
+        bitwise = random_program(seed, smooth=False, scalar=False, dtype=dtype, rules=rules)
+        with about(bitwise):
             check_switches(bitwise, bitwise=True)
-        except Exception as error:
-            raise AssertionError(f"{error}\n{program!r}\nor {bitwise!r}") from error
 
 
 @pytest.mark.fuzz

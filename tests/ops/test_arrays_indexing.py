@@ -211,6 +211,15 @@ def test_repeated_writes_keep_the_last():
     np.testing.assert_array_equal(gv, [0, 0, 6, 8])
 
 
+@pytest.mark.parametrize("kind", ["set", "add", "multiply", "max"])
+def test_a_write_at_no_place_is_compiled(kind):
+    nowhere = (np.zeros(0, int), slice(1, None))
+    write = lambda x: getattr(stax.at(x)[nowhere], kind)(np.zeros((0, *x[0, 1:].shape))) * 2.0
+    np.testing.assert_array_equal(stax.jit(write, strict=True)(X), X * 2.0)
+    gradient = stax.jit(stax.grad(lambda x: write(x).sum()), strict=True)
+    np.testing.assert_array_equal(gradient(X), np.full_like(X, 2.0))
+
+
 def test_products_at_repeated_places_with_zeros():
     i = np.array([0, 0, 1, 1, 1])
     v = np.array([2.0, 0.0, 0.0, 3.0, 0.0])

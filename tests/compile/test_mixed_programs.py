@@ -1,0 +1,73 @@
+"""Random programs of many dtypes, with control flow and writes in place, at every level."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from tests.compile.nestings import assert_agree, nestings
+from tests.compile.test_programs import (
+    NESTINGS,
+    SUMS,
+    check_levels,
+    check_loop_switches,
+    check_switches,
+)
+from tests.fuzzing import about, fuzz
+from tests.programs import random_program
+from tests.programs_mixed import HALF_RULES, MIXED_RULES, SINGLE_RULES
+
+TABLES = (MIXED_RULES, SINGLE_RULES, HALF_RULES)
+WITHOUT_SUMS = [(rule, weight) for rule, weight in SINGLE_RULES if rule not in SUMS]
+
+written = functools.partial(random_program, size=14, smooth=False, scalar=False)
+
+
+def check_mixed_levels(seed: int) -> None:
+    program = written(seed, rules=TABLES[seed % 3])
+    with about(program), np.errstate(all="ignore"):
+        check_levels(program, program.tolerance)
+
+
+def check_mixed_switches(seed: int) -> None:
+    program = written(seed, rules=SINGLE_RULES)
+    bitwise = written(seed, rules=WITHOUT_SUMS)
+    with about(program):
+        check_loop_switches(program)
+    with about(bitwise):
+        check_switches(bitwise, bitwise=True)
+
+
+def check_mixed_nestings(seed: int, names=NESTINGS) -> None:
+    program = random_program(seed, size=10, rules=MIXED_RULES)
+    pairs = nestings(program.fn, program.args, seed)
+    for name in names:
+        with about(name, program), np.errstate(all="ignore"):
+            assert_agree(pairs[name])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_levels_agree(seed):
+    check_mixed_levels(seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_passes_keep_the_bits(seed):
+    check_mixed_switches(seed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nestings_agree_with_unjitted_values(seed):
+    check_mixed_nestings(seed, [NESTINGS[(2 * seed + k) % len(NESTINGS)] for k in range(2)])
+
+
+@pytest.mark.fuzz
+def test_fuzz_mixed_programs():
+    def check(seed):
+        check_mixed_levels(seed)
+        check_mixed_switches(seed)
+        check_mixed_nestings(seed)
+
+    fuzz(check, rate=0.25)
