@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,8 +87,18 @@ class Shard:
     data: Any
 
 
+def _sharding_of(array: Any) -> SingleDeviceSharding:
+    """The sharding of an array, where JAX is not loaded.
+
+    JAX takes whatever has a sharding for an array of its own, and would fail on NumPy's.
+    """
+    if "jax" in sys.modules:
+        raise AttributeError("NumPy's arrays have no sharding in a program that loads JAX")
+    return _HERE
+
+
 add_array_method("devices", lambda self: {_CPU})
-add_array_method("sharding", property(lambda self: _HERE))
+add_array_method("sharding", property(_sharding_of))
 add_array_method("is_fully_replicated", property(lambda self: True))
 add_array_method("is_fully_addressable", property(lambda self: True))
 add_array_method(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -78,3 +79,10 @@ def test_spacing_has_numpys_signs(dtype: str) -> None:
         values = np.concatenate([values.astype(dtype), -np.finfo(dtype).smallest_subnormal[None]])
         expected = np.spacing(values)
     np.testing.assert_array_equal(stax.jit(np.spacing)(values), expected)
+
+
+def test_no_sharding_beside_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX takes what has a sharding for an array of its own: NumPy's arrays must not."""
+    assert np.ones(3).sharding is not None  # type: ignore[attr-defined]  # added when stax loads
+    monkeypatch.setitem(sys.modules, "jax", types.ModuleType("jax"))
+    assert not hasattr(np.ones(3), "sharding")
