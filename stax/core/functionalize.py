@@ -47,13 +47,6 @@ def mark_arguments(values: Iterable[Any], role: str = ARGUMENT) -> None:
             value.role = role
 
 
-def make_writable(values: Iterable[Any]) -> None:
-    """Undo `mark_arguments`, for transformations that carry the final values back."""
-    for value in values:
-        if isinstance(value, Tracer):
-            value.role = ""
-
-
 def record_view(
     view: Any,
     base: Any,

@@ -325,19 +325,6 @@ def subgraphs(eqn: Eqn) -> list[Graph]:
     return found
 
 
-def last_uses(graph: Graph) -> dict[Var, int]:
-    """For each value, the index of the last equation reading it; outputs get len(eqns)."""
-    last: dict[Var, int] = {}
-    for k, eqn in enumerate(graph.eqns):
-        for atom in eqn.inputs:
-            if isinstance(atom, Var):
-                last[atom] = k
-    for atom in graph.outputs:
-        if isinstance(atom, Var):
-            last[atom] = len(graph.eqns)
-    return last
-
-
 def literal_array(literal: Literal) -> np.ndarray[Any, Any]:
     """The 0-d array of a literal, in its type's dtype."""
     return np.asarray(literal.value, literal.aval.dtype)

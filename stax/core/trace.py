@@ -121,11 +121,6 @@ STATE = _State()
 LOCATE.append(lambda: STATE.source or user_source())
 
 
-def current_trace() -> Trace:
-    """The trace that interprets the next `bind`."""
-    return STATE.trace
-
-
 @contextmanager
 def use_trace(trace: Trace) -> Iterator[None]:
     """Install `trace` as the current one."""
@@ -560,8 +555,3 @@ def located(error: StaxError, prim: str, source: str) -> StaxError:
     if source and source not in text:
         error.args = (f"{text}\n  at {source} (in {prim})", *error.args[1:])
     return error
-
-
-def avals_of(values: Sequence[Any]) -> tuple[Aval, ...]:
-    """Types of several values."""
-    return tuple(aval_of(v) for v in values)

@@ -168,11 +168,6 @@ def scan(
     return loop_tensor(data, (node,))
 
 
-def gather_index(value: Value, size: int, check: bool = True, wrap: bool = True) -> Expr:
-    """The index expression for a loaded integer, inside a closure."""
-    return ops.indirect(value, size, check, wrap)
-
-
 def scatter(
     init: TensorNode,
     updates: TensorNode,

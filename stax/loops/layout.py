@@ -52,10 +52,6 @@ class FixedLayout:
         return f"[{_joined(self.shape)}] strides ({_joined(self.strides)}){tail}"
 
     @property
-    def is_fixed(self) -> bool:
-        return True
-
-    @property
     def size(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
@@ -174,10 +170,6 @@ class FlexibleLayout:
 
     def __str__(self) -> str:
         return f"[{_joined(self.shape)}] flexible"
-
-    @property
-    def is_fixed(self) -> bool:
-        return False
 
     def fixed(self, order: Sequence[int] | None = None) -> FixedLayout:
         """Dense strides, the axes in memory in ``order`` (row-major by default)."""

@@ -142,10 +142,6 @@ def _term_order(term: tuple[Atom, int]) -> tuple[Any, ...]:
     return term[0].order
 
 
-def _scaled_bounds(lo: float, hi: float, k: int) -> tuple[float, float]:
-    return (lo * k, hi * k) if k >= 0 else (hi * k, lo * k)
-
-
 def affine(terms: Iterable[tuple[Atom, int]], offset: int = 0) -> Expr:
     """``offset + sum(k * atom)`` from sorted terms, one for each atom, none with coefficient 0."""
     terms = tuple(terms)

@@ -179,12 +179,6 @@ class TensorNode(ABC):
             )
         )
 
-    def reindex(self, shape: Sequence[int], index: Callable[[Index], Index]) -> TensorNode:
-        """The element at ``index(i)`` for every ``i`` of ``shape``; for maps that no stride
-        expresses.
-        """
-        return self.view(View(tuple(shape), index, lambda layout: None))
-
 
 class BufferTensor(TensorNode):
     """A strided view of memory; ``layout`` is None for a whole buffer with an open layout."""

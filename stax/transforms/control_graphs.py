@@ -20,8 +20,6 @@ from stax.transforms.jvp import instantiate, jvp_flat, zeros
 from stax.transforms.simplify import inline_calls
 from stax.transforms.vmap import batch_flat, to_axis
 
-Marks = tuple[bool, ...]
-
 
 def parts(values: Sequence[Any], *sizes: int) -> list[list[Any]]:
     """`values` cut into consecutive lists of these sizes, and the rest."""

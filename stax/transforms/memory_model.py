@@ -27,7 +27,6 @@ from stax.transforms.scores import FUSIBLE, scores_of
 ALIGNMENT: Final = 64  # of places in an arena
 UNROLLED: Final = 4  # elements up to which a reduction is elementwise work
 TINY: Final = 1024  # bytes
-LIGHT_WEIGHT: Final = 50  # the same, all that is inlined together
 
 Kept = frozenset[Var]
 
@@ -154,11 +153,6 @@ class MemoryModel:
     def _views(steps: Sequence[Step]) -> list[tuple[int, int]]:
         """Views and what they look at, the last first."""
         return [(s.writes[0], s.reads[0]) for s in reversed(steps) if s.view and s.reads]
-
-    def equations(self, kept: Iterable[Var]) -> list[int]:
-        """The forward equations that are computed again, in their order."""
-        shift = self._shift(kept)
-        return [j for _, group in self._again(shift) for j in group]
 
     def plan(self, kept: Iterable[Var]) -> Plan:
         """The figures of a set of kept values."""

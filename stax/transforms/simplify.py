@@ -18,8 +18,6 @@ from stax.core.graph import BACKWARD, FORWARD, Atom, Eqn, Graph, Literal, Var, l
 from stax.core.primitive import COMPOSED, Primitive
 from stax.core.staging import stage
 
-Pass = Callable[[Graph], Graph]
-
 # Rows whose equation can do without some of its results: (equation, wanted) -> equation.
 PRUNE_RULES: dict[Primitive, Callable[[Eqn, list[bool]], Eqn]] = {}
 

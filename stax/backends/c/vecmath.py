@@ -76,11 +76,6 @@ class Function:
     vectorises: bool
     needs: tuple[str, ...]
 
-    @property
-    def c_name(self) -> str:
-        """The name that kernels call."""
-        return f"stax_{self.name}"
-
 
 @functools.cache
 def function_table() -> dict[str, Function]:
