@@ -129,13 +129,6 @@ def realize_reason(
     return f"{operations} operations at {shifts:.1f} places each" if operations >= limit else None
 
 
-def should_realize(
-    node: TensorNode, readers: int, device: str = "cpu", mode: str = "default"
-) -> bool:
-    """Whether ``node`` is written to memory."""
-    return decide(node, readers, device, mode) is not None
-
-
 def decide(node: TensorNode, readers: int, device: str, mode: str) -> str | None:
     """The rule by which ``node`` is stored, in words, on a device and in a mode of the table."""
     if node.is_realized:

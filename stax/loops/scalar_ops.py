@@ -279,20 +279,6 @@ def _integer_pow(x: Any, *, n: int) -> Any:
     return np.ones_like(x) if result is None else result
 
 
-def integer_pow_text(n: int, x: str) -> str:
-    """``x**n`` by repeated squaring for a small ``n >= 0``, the same products as the NumPy row."""
-    if n == 0:
-        return "1"
-    powers = [x]
-    while 2 ** len(powers) <= n:
-        powers.append(f"({powers[-1]} * {powers[-1]})")
-    text = ""
-    for bit, square in enumerate(powers):
-        if n >> bit & 1:
-            text = square if not text else f"({text} * {square})"
-    return text
-
-
 def _complex(re: Any, im: Any) -> Any:
     out = np.empty(np.broadcast_shapes(re.shape, im.shape), _whole((re.dtype,)))
     out.real, out.imag = re, im

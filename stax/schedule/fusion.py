@@ -13,8 +13,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from stax.loops.body import Body
-from stax.loops.normalize import has_independent_points
+from stax.loops.body import Body, extent
 from stax.loops.symbolic import Symbol, affine_coefficients
 from stax.schedule.kernel import (
     Kernel,
@@ -175,7 +174,24 @@ def _is_serial(body: Body) -> bool:
     """
     if any(i.op == "scan" or (i.op == "store" and len(i.args) > 1) for i in body.instrs):
         return True
-    return not has_independent_points(body)
+    return not _has_independent_points(body)
+
+
+def _has_independent_points(body: Body) -> bool:
+    """Whether different points of ``body.loops`` write different elements and nothing else."""
+    for access in body.writes:
+        if access.mode != "set":
+            return False
+        found = affine_coefficients(access.index, body.loops)
+        if found is None or not access.index.symbols <= set(body.loops + body.reduction_loops):
+            return False
+        steps = sorted((abs(found[s]), extent(s)) for s in body.loops if extent(s) > 1)
+        reach = 0
+        for step, trips in steps:
+            if step <= reach:
+                return False
+            reach += step * (trips - 1)
+    return True
 
 
 def _numel(symbols: Sequence[Symbol]) -> int:

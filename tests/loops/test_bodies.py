@@ -190,15 +190,15 @@ def test_everything_against_numpy() -> None:
         ),
     ]
     buffers = [node.realize(table) for node, _ in wants]
-    for normalize in (False, True):
-        got = run(table, normalize=normalize, x=values, idx=places)
+    for merge in (False, True):
+        got = run(table, merge=merge, x=values, idx=places)
         for tensor, (_, want) in zip(buffers, wants, strict=True):
             np.testing.assert_allclose(read(tensor, got[tensor.buffer.name]), want, rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (1, 5), (5, 1), (1,), (1, 1)])
-@pytest.mark.parametrize("normalize", [False, True])
-def test_empty_and_single_axes(shape: tuple[int, ...], normalize: bool) -> None:
+@pytest.mark.parametrize("merge", [False, True])
+def test_empty_and_single_axes(shape: tuple[int, ...], merge: bool) -> None:
     values = RNG.standard_normal(shape)
     table = BufferTable()
     x = input_tensor(table, "x", values)
@@ -210,7 +210,7 @@ def test_empty_and_single_axes(shape: tuple[int, ...], normalize: bool) -> None:
     wants = [values * 2, values.sum(0), np.cumsum(values, 0), np.concatenate([values, values])]
     wants.append(np.pad(values, (1, 2), constant_values=7.0))
     names = [computed(table, node).name for node in nodes]
-    got = run(table, normalize=normalize, x=values)
+    got = run(table, merge=merge, x=values)
     for name, want in zip(names, wants, strict=True):
         np.testing.assert_allclose(got[name], want, rtol=1e-15)
 

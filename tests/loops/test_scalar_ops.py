@@ -16,7 +16,6 @@ from stax.loops.scalar_ops import (
     SCALAR_OPS,
     ScalarOp,
     compute_dtype,
-    integer_pow_text,
     register,
     spelling,
     type_tag,
@@ -94,7 +93,6 @@ def test_integer_powers(n: int) -> None:
     x = np.array([1.5, -2.0, 0.0, 3.25])
     row = SCALAR_OPS["integer_pow"]
     np.testing.assert_allclose(row.numpy(x, n=n), x**n, rtol=1e-14)
-    np.testing.assert_array_equal(row.numpy(x, n=n), eval(integer_pow_text(n, "x")))
     with np.errstate(divide="ignore"):
         np.testing.assert_allclose(row.numpy(x, n=-n), x**-n, rtol=1e-14)
 

@@ -17,10 +17,10 @@ from stax.loops.buffers import BufferTable
 from stax.loops.construct import pointwise, reduction
 from stax.loops.evaluate import combine
 from stax.loops.monoids import MONOIDS
-from stax.loops.normalize import normalized
 from stax.loops.ops import ops
 from stax.loops.split import DeviceProperties, segment_count, split_reduction
 from stax.loops.tensors import BufferTensor
+from tests.loops.programs import merged
 
 REDUCTIONS = {
     "sum": np.sum,
@@ -116,7 +116,7 @@ def test_s6_5b_a_long_row_is_split_in_two_levels():
     assert (first.ranges, first.reduction_ranges) == ((64, 2), (8192,))
     assert (second.ranges, second.reduction_ranges) == ((64,), (2,))
     assert [str(r) for r in first.reads] == ["x[16384*i0 + 8192*i1 + r0]"]
-    body = normalized(first.body)
+    body = merged(first.body)
     assert [str(r) for r in body.reads] == ["x[r0 + 8192*x0]"]
 
 

@@ -10,7 +10,7 @@ import pytest
 import stax
 import stax.numpy as snp
 from stax.loops.body import extent
-from stax.loops.normalize import normalized
+from tests.loops.programs import merged
 
 
 def kernel_text(f, *args):
@@ -36,7 +36,7 @@ def test_s6_8a_loops_merge_exactly_when_every_access_allows_it(seed):
     buffer = stax.jit(lambda x, y: x.transpose(perm) * y).lower(x, y).buffers[-1]
     # Axes k and k + 1 of the result are one loop when x too has them adjacent and in order.
     expected = 3 - sum(perm[k] + 1 == perm[k + 1] for k in range(2))
-    body = normalized(buffer.body, reorder=False)
+    body = merged(buffer.body)
     assert len(body.loops) == expected
     assert np.prod([extent(s) for s in body.loops]) == y.size
 
@@ -44,7 +44,7 @@ def test_s6_8a_loops_merge_exactly_when_every_access_allows_it(seed):
 def test_s6_8a_merged_reads_keep_their_addresses():
     x = np.arange(24.0).reshape(2, 3, 4)
     buffer = stax.jit(lambda x: x * 2).lower(x).buffers[-1]
-    body = normalized(buffer.body)
+    body = merged(buffer.body)
     assert [str(r) for r in body.reads] == ["x[x0]"]
     assert body.ranges == (24,)
 

@@ -13,12 +13,11 @@ from stax.loops.construct import full, iota, pointwise, reduction
 from stax.loops.layout import FixedLayout
 from stax.loops.monoids import MAX, SUM
 from stax.loops.nodes import Reduction
-from stax.loops.normalize import normalized
 from stax.loops.ops import ops
-from stax.loops.realize import decide, should_realize
+from stax.loops.realize import decide
 from stax.loops.split import DeviceProperties, may_split, segment_count, split_reduction
 from stax.loops.tensors import BufferTensor, TensorNode
-from tests.loops.programs import F32, F64, I64, input_tensor, run
+from tests.loops.programs import F32, F64, I64, input_tensor, merged, run
 
 H100 = DeviceProperties(multiprocessors=132, warp=32, threads=2048)
 
@@ -49,9 +48,9 @@ def test_split_row_sum() -> None:
     assert (second.ranges, second.reduction_ranges) == ((64,), (2,))
     assert [str(r) for r in first.reads] == ["x[16384*i0 + 8192*i1 + r0]"]
     assert [str(r) for r in second.reads] == [f"{first.name}[2*i0 + r0]"]
-    merged = normalized(first.body)
-    assert [str(r) for r in merged.reads] == ["x[r0 + 8192*x0]"]
-    assert merged.ranges == (128,)
+    body = merged(first.body)
+    assert [str(r) for r in body.reads] == ["x[r0 + 8192*x0]"]
+    assert body.ranges == (128,)
 
 
 @pytest.mark.parametrize(("length", "segments"), [(12, 3), (10, 3), (7, 7), (5, 2)])
@@ -77,31 +76,22 @@ def test_segments() -> None:
 def test_loops_merge_exactly_when_every_access_allows() -> None:
     table = BufferTable()
     dense = BufferTensor(table.add_input("x", (4, 5, 6), F64))
-    assert normalized(body_of(table, negated(dense))).ranges == (120,)
+    assert merged(body_of(table, negated(dense))).ranges == (120,)
     gap = BufferTensor(table.add_input("y", (4, 5, 6), F64, FixedLayout((4, 5, 6), (60, 6, 1))))
-    assert normalized(body_of(table, negated(gap))).ranges == (4, 30)
-    assert normalized(body_of(table, negated(dense.slice((0, 0, 0), (4, 5, 3))))).ranges == (20, 3)
+    assert merged(body_of(table, negated(gap))).ranges == (4, 30)
+    assert merged(body_of(table, negated(dense.slice((0, 0, 0), (4, 5, 3))))).ranges == (20, 3)
     row = BufferTensor(table.add_input("z", (6,), F64)).expand((4, 5, 6))
-    assert normalized(body_of(table, negated(row))).ranges == (20, 6)
+    assert merged(body_of(table, negated(row))).ranges == (20, 6)
 
 
 def test_flat_index_values_merge_and_others_do_not() -> None:
     table = BufferTable()
-    assert normalized(body_of(table, negated(iota((20,), 0).reshape((4, 5))))).ranges == (20,)
-    assert normalized(body_of(table, negated(iota((4, 5), 0)))).ranges == (4, 5)
-
-
-def test_loops_go_in_the_order_of_strides() -> None:
-    table = BufferTable()
-    x = BufferTensor(table.add_input("x", (4, 5), F64))
-    body = negated(x.permute((1, 0))).realize(table).buffer
-    table.freeze()
-    assert isinstance(body, ComputedBuffer)
-    assert normalized(body.body).ranges == (20,)
+    assert merged(body_of(table, negated(iota((20,), 0).reshape((4, 5))))).ranges == (20,)
+    assert merged(body_of(table, negated(iota((4, 5), 0)))).ranges == (4, 5)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_normalizing_changes_no_value(seed: int) -> None:
+def test_merging_changes_no_value(seed: int) -> None:
     rng = random.Random(seed)
     shape = tuple(rng.choice([1, 2, 3, 4]) for _ in range(4))
     values = np.random.default_rng(seed).standard_normal(shape)
@@ -112,7 +102,7 @@ def test_normalizing_changes_no_value(seed: int) -> None:
     flat = node.reshape((2, values.size // 2)) if values.size % 2 == 0 else node
     out = reduction(flat, (rng.randrange(flat.ndim),), SUM, F64).realize(table).buffer.name
     plain = run(table, x=values)[out]
-    np.testing.assert_array_equal(plain, run(table, normalize=True, x=values)[out])
+    np.testing.assert_array_equal(plain, run(table, merge=True, x=values)[out])
 
 
 def chain(x: TensorNode, length: int) -> TensorNode:
@@ -138,17 +128,17 @@ def test_each_threshold_decides() -> None:
     table = BufferTable()
     x = BufferTensor(table.add_input("x", (8,), F64))
     tanh = pointwise(lambda a: ops.tanh(a), x, dtype=F64)
-    assert not should_realize(tanh, 1, "cpu")
+    assert decide(tanh, 1, "cpu", "default") is None
     assert "tanh" in (decide(tanh, 2, "cpu", "default") or "")
-    assert not should_realize(tanh, 2, "cuda")
-    assert not should_realize(chain(x, 45), 5, "cpu")
+    assert decide(tanh, 2, "cuda", "default") is None
+    assert decide(chain(x, 45), 5, "cpu", "default") is None
     assert "6 readers" in (decide(chain(x, 45), 6, "cpu", "default") or "")
-    assert not should_realize(chain(x, 50), 2, "cpu")
+    assert decide(chain(x, 50), 2, "cpu", "default") is None
     assert "51 operations" in (decide(chain(x, 51), 2, "cpu", "default") or "")
     assert "31 operations" in (decide(chain(x, 31), 2, "cuda", "default") or "")
-    assert not should_realize(wide(BufferTable(), 3), 2, "cpu")
+    assert decide(wide(BufferTable(), 3), 2, "cpu", "default") is None
     assert "4 buffers" in (decide(wide(BufferTable(), 4), 2, "cpu", "default") or "")
-    assert not should_realize(wide(BufferTable(), 12, same=True), 2, "cpu")
+    assert decide(wide(BufferTable(), 12, same=True), 2, "cpu", "default") is None
     assert "13 reads" in (decide(wide(BufferTable(), 13, same=True), 2, "cpu", "default") or "")
     assert "9 reads" in (decide(wide(BufferTable(), 9, same=True), 2, "cuda", "default") or "")
 
@@ -156,12 +146,12 @@ def test_each_threshold_decides() -> None:
 def test_modes_and_hard_limits() -> None:
     table = BufferTable()
     x = BufferTensor(table.add_input("x", (8,), F64))
-    assert should_realize(negated(x), 1, mode="all")
-    assert not should_realize(chain(x, 60), 9, mode="none")
+    assert decide(negated(x), 1, "cpu", "all")
+    assert decide(chain(x, 60), 9, "cpu", "none") is None
     assert "levels deep" in (decide(chain(x, 101), 1, "cpu", "none") or "")
-    assert should_realize(wide(BufferTable(), 49), 1)
-    assert should_realize(reduction(x, (0,), SUM, F64), 1)
-    assert not should_realize(x, 9)
+    assert decide(wide(BufferTable(), 49), 1, "cpu", "default")
+    assert decide(reduction(x, (0,), SUM, F64), 1, "cpu", "default")
+    assert decide(x, 9, "cpu", "default") is None
 
 
 def test_long_chains_are_cut_in_linear_time() -> None:
@@ -169,7 +159,7 @@ def test_long_chains_are_cut_in_linear_time() -> None:
     node: TensorNode = BufferTensor(table.add_input("x", (8,), I64))
     for _ in range(3000):
         node = negated(node)
-        if should_realize(node, 1):
+        if decide(node, 1, "cpu", "default"):
             node = node.realize(table)
     values = np.arange(8)
     name = node.realize(table).buffer.name
