@@ -60,7 +60,9 @@ class ScalarOp:
     at the intervals of integer operands and may name the operand that the result is bound to equal.
     ``commutes`` says that exchanging the two operands changes no bit of a real result that is not
     NaN, ``alternates`` that it changes the sign and no more, ``multiplies`` that the product of a
-    value with itself does not depend on its sign.
+    value with itself does not depend on its sign.  ``summands`` are the signs of the operands whose
+    sum the result is; a real result has the opposite sign, and no other bit, where one of the
+    operands at ``odd`` has.
     """
 
     name: str
@@ -79,6 +81,8 @@ class ScalarOp:
     commutes: bool = False
     alternates: bool = False
     multiplies: bool = False
+    summands: tuple[int, ...] = ()
+    odd: tuple[int, ...] = ()
 
 
 SCALAR_OPS: dict[str, ScalarOp] = {}
@@ -331,20 +335,24 @@ def _compare(name: str, numpy: Callable[..., Any], symbol: str) -> None:
 _row("add", 2, np.add,
      {"f": "({0} + {1})", "c": "({0} + {1})", "i": "({ct})({0} + {1})", "b": "({0} | {1})"},
      triton={"f": "({0} + {1})", "i": "({0} + {1})", "b": "({0} | {1})"},
-     interval=ranges.add, symbolic=symbolic.add, commutes=True)  # fmt: skip
+     interval=ranges.add, symbolic=symbolic.add, commutes=True,
+     summands=(1, 1))  # fmt: skip
 _row("sub", 2, np.subtract,
      {"f": "({0} - {1})", "c": "({0} - {1})", "i": "({ct})({0} - {1})"},
      triton={"f": "({0} - {1})", "i": "({0} - {1})"}, interval=ranges.sub,
-     symbolic=lambda a, b: a - b, alternates=True)  # fmt: skip
+     symbolic=lambda a, b: a - b, alternates=True,
+     summands=(1, -1))  # fmt: skip
 _row("mul", 2, np.multiply,
      {"f": "({0} * {1})", "c": "stax_mul_{t}({0}, {1})", "i": "({ct})({0} * {1})",
       "b": "({0} & {1})"},
      triton={"f": "({0} * {1})", "i": "({0} * {1})", "b": "({0} & {1})"},
-     interval=ranges.mul, symbolic=symbolic.mul, commutes=True, multiplies=True)  # fmt: skip
+     interval=ranges.mul, symbolic=symbolic.mul, commutes=True, multiplies=True,
+     odd=(0, 1))  # fmt: skip
 _row("div", 2, np.true_divide, {"f": "({0} / {1})", "c": "stax_div_{t}({0}, {1})"},
-     triton={"f": "({0} / {1})"}, flops=4.0)  # fmt: skip
+     triton={"f": "({0} / {1})"}, flops=4.0, odd=(0,))  # fmt: skip
 _row("neg", 1, np.negative, {"f": "(-{0})", "c": "stax_negative_{t}({0})", "i": "({ct})(-{0})"},
-     triton="(-{0})", interval=ranges.neg, symbolic=lambda a: -a)  # fmt: skip
+     triton="(-{0})", interval=ranges.neg, symbolic=lambda a: -a,
+     summands=(-1,))  # fmt: skip
 _row("abs", 1, np.absolute, {**dict.fromkeys("fci", "stax_abs_{t}({0})"), "u": "{0}"},
      triton={"f": "tl.abs({0})", "i": "tl.abs({0})", "u": "{0}", "b": "{0}"},
      result=_part, interval=ranges.absolute, pick=_pick_nonnegative)  # fmt: skip

@@ -273,14 +273,18 @@ class NestEmitter(ReductionFrame):
             self._segments(members, cuts)
             return []
         opened: list[OpenReduction] = []
+        self.sums = {}
         for member in members:
             self.begin(member)
+            mark = emitter.inner.mark
             instrs = member.body.instrs
             values: dict[int, CValue] = {}
             stop = member.body.split_point
             emitter.emit(instrs, self.at(member), values, 0, stop)
             if stop < len(instrs):
                 opened.append(self.opened(member, stop, values))
+                if opened[-1].twin is not None:
+                    emitter.inner.forget(mark)
         if not first and self._few_columns(opened, members):
             self._put_abreast(opened)
         if not self.along:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from stax.backends.c.mirrors import Mirrors
 from stax.dtypes import DType, real_part_dtype
 from stax.loops.body import Instr
 from stax.loops.expressions import Binary, Constant, Expr, Printer, Symbol
@@ -76,6 +77,19 @@ class Scope:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.known: dict[Any, CValue] = {}
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """How much has been emitted."""
+        return len(self.lines), len(self.known)
+
+    def forget(self, mark: tuple[int, int]) -> None:
+        """Drop what has been emitted since, but for checks and what they need."""
+        if any(s.startswith("bad |=") for s in self.lines[mark[0] :]):
+            return
+        del self.lines[mark[0] :]
+        while len(self.known) > mark[1]:
+            self.known.popitem()
 
 
 def literal(value: Any, dtype: DType) -> str:
@@ -188,6 +202,7 @@ class Emitter:
         self.tiles: dict[tuple[str, Expr], str] = {}  # reads served from a transposed tile
         self.differences: dict[str, tuple[str, ...]] = {}  # the operands of values that are a - b
         self.parts: set[str] = set()  # real values computed from complex ones
+        self.mirrors = Mirrors()
         self.scratch: dict[str, str] = {}  # buffers kept in row scratch: "name[index]"
 
     def fresh(self, prefix: str = "v") -> str:
@@ -298,6 +313,8 @@ class Emitter:
         value = self.define(key, text, dtype, depth, interval)
         if row.alternates:
             self.differences[value.text] = texts
+        if dtype.kind == "f":
+            self.mirrors.note(row, texts, value.text)
         if types[row.operand].kind == "c" and dtype.kind == "f":
             self.parts.add(value.text)
         return value

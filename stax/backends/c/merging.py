@@ -34,7 +34,7 @@ from stax.backends.c.reductions import (
 from stax.dtypes import DType
 from stax.loops.body import Instr
 from stax.loops.moments import is_sample
-from stax.loops.monoids import MONOIDS, Monoid
+from stax.loops.monoids import MONOIDS, SUM, Monoid
 from stax.loops.scalar_ops import c_type
 from stax.loops.symbolic import (
     as_expr,
@@ -62,6 +62,7 @@ class ReductionFrame(PlacedFrame):
         self.block_end: list[str] = []
         self.final: list[str] = []
         self.blocks = 1
+        self.sums: dict[tuple[str, tuple[DType, ...]], tuple[OpenReduction, int]] = {}  # of a loop
         self.all_reductions: list[OpenReduction] = []  # those that end with the blocks
 
     def opened(self, member: Member, position: int, values: dict[int, CValue]) -> OpenReduction:
@@ -74,6 +75,8 @@ class ReductionFrame(PlacedFrame):
         inner = self.emitter.inner.lines
         if member.role is Role.COLUMN:
             self._open_column(found, operands)
+            return found
+        if self._follow_twin(found, operands[0]):
             return found
         held = instr.dtype
         if is_sample(member.body.instrs, instr):
@@ -100,6 +103,21 @@ class ReductionFrame(PlacedFrame):
         if found.sample is None:
             inner.extend(accumulator.update(operands))
         return found
+
+    def _follow_twin(self, found: OpenReduction, operand: CValue) -> bool:
+        """Whether the loop sums these values along the row already, or their negatives."""
+        if (
+            found.monoid is not SUM
+            or found.member.role is not Role.ROW
+            or operand.dtype.kind != "f"
+        ):
+            return False
+        name, sign = self.emitter.mirrors.of(operand.text)
+        twin, own = self.sums.setdefault((name, found.dtypes), (found, sign))
+        if twin is found:
+            return False
+        found.twin, found.sign = twin, sign * own
+        return True
 
     def _extreme(self, member: Member, instr: Instr, operands: list[CValue]) -> Monoid | None:
         """The monoid of the value when this is the position of an extreme along one loop."""
@@ -166,13 +184,25 @@ class ReductionFrame(PlacedFrame):
         """After the loop: the results of a reduction along the row."""
         if found.member.role is not Role.ROW:
             return
+        if found.twin is not None:
+            values = self._values_of_twin(found.twin, found.sign)
+            self._after(found, values)
+            return
         assert found.accumulator is not None
         if found.place:
-            values = zip(found.names, found.dtypes, strict=True)
-            self._after(found, [CValue(n, d, ROW_DEPTH) for n, d in values])
+            parts = zip(found.names, found.dtypes, strict=True)
+            self._after(found, [CValue(n, d, ROW_DEPTH) for n, d in parts])
             return
         self.emitter.row.lines.extend(found.accumulator.finish())
         self._after(found, found.accumulator.values(ROW_DEPTH))
+
+    def _values_of_twin(self, twin: OpenReduction, sign: int) -> list[CValue]:
+        assert twin.accumulator is not None
+        (value,) = twin.accumulator.values(ROW_DEPTH)
+        if sign > 0:
+            return [value]
+        text = f"{literal(0, value.dtype)} - {value.text}"
+        return [self.emitter.define(("negative", value.text), text, value.dtype, ROW_DEPTH)]
 
     def _after(self, found: OpenReduction, components: list[CValue]) -> None:
         """The instructions behind a reduction: projection, conversion, store."""

@@ -155,6 +155,8 @@ class OpenReduction:
     monoid: Monoid
     values: dict[int, CValue]
     accumulator: Accumulator | None = None
+    twin: OpenReduction | None = None  # a sum of the same values, or of their negatives
+    sign: int = 1  # ... which of these
     partial: str = ""
     names: list[str] = field(default_factory=list)
     dtypes: tuple[DType, ...] = ()
