@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from stax.loops.body import Body, extent
+from stax.loops.layout import preferred_order
 from stax.loops.symbolic import Symbol, affine_coefficients
 from stax.schedule.kernel import (
     Kernel,
@@ -100,12 +101,15 @@ def fuse(
             order.append(step)
             continue
         body = without_trivial_merges(step.body)
+        serial = _is_serial(body)
+        if not serial:
+            body = _in_memory_order(body)
         reads = [a.buffer for a in body.reads]
         writes = [a.buffer for a in body.writes]
         earliest = max((made_at[b] for b in (*reads, *writes) if b in made_at), default=0)
         place = -1
         parts = written_out(body) if enabled and options.write_out else [body]
-        if enabled and not _is_serial(body):
+        if enabled and not serial:
             # Computing something early keeps it in memory until it is read, but may be the last
             # that something else was kept for: recomputations stay late, reductions move ahead.
             held = sum(nbytes(n) for n in writes if n not in outputs)
@@ -192,6 +196,21 @@ def _has_independent_points(body: Body) -> bool:
                 return False
             reach += step * (trips - 1)
     return True
+
+
+def _in_memory_order(body: Body) -> Body:
+    """A pointwise body with its loops in the order in which most accesses are contiguous."""
+    loops = body.loops
+    if len(loops) < 2 or body.reduction_loops:
+        return body
+    votes = []
+    for access in body.accesses:
+        found = affine_coefficients(access.index, loops)
+        if found is not None:
+            # A write is worth as much as two reads: it also fetches the line it writes to.
+            votes += [[found[s] for s in loops]] * (1 if access.mode == "read" else 2)
+    order = preferred_order(votes, body.ranges)
+    return replace(body, loops=tuple(loops[k] for k in order))
 
 
 def _numel(symbols: Sequence[Symbol]) -> int:

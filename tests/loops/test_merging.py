@@ -90,6 +90,15 @@ def test_flat_index_values_merge_and_others_do_not() -> None:
     assert merged(body_of(table, negated(iota((4, 5), 0)))).ranges == (4, 5)
 
 
+def test_loops_go_in_the_order_of_strides() -> None:
+    table = BufferTable()
+    x = BufferTensor(table.add_input("x", (4, 5), F64))
+    body = negated(x.permute((1, 0))).realize(table).buffer
+    table.freeze()
+    assert isinstance(body, ComputedBuffer)
+    assert merged(body.body).ranges == (20,)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_merging_changes_no_value(seed: int) -> None:
     rng = random.Random(seed)
