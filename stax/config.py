@@ -171,7 +171,8 @@ class Options:
     array_methods: bool = _option(
         "STAX_ARRAY_METHODS",
         read=_flag,
-        doc="Give NumPy arrays `x.at[...]`, `x.block_until_ready()` and `x.devices()`.",
+        doc="Give NumPy arrays `x.at[...]`, `x.block_until_ready()`, `x.devices()` and "
+        "`x.sharding`; let traced values index them.",
         default=True,
         shown="`1`",
     )
