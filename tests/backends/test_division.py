@@ -69,3 +69,19 @@ def test_what_is_read_is_not_overwritten_before_it_is_divided_again() -> None:
         return (y - y.max(1, keepdims=True)) / y.std(1, keepdims=True)
 
     np.testing.assert_allclose(stax.jit(f)(x), f(x), rtol=2e-4, atol=1e-5)
+
+
+def test_steps_of_a_stencil_divide_by_a_value_of_each_row() -> None:
+    def steps(u: np.ndarray, c: np.ndarray) -> np.ndarray:
+        for _ in range(4):
+            v = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * u[1:-1, 1:-1]
+            u = u[1:-1, 1:-1] + v / c[: len(v), None]
+        return u
+
+    rng = np.random.default_rng(2)
+    u, c = rng.standard_normal((700, 900)).astype(np.float32), rng.random(700, np.float32) + 1
+    f = stax.jit(steps)
+    lowered = f.lower(u, c)
+    assert lowered.as_text("schedule").count("kernel") == 1
+    assert "multiplies" in lowered.as_text("source")
+    assert f(u, c).tobytes() == steps(u, c).tobytes()

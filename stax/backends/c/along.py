@@ -24,6 +24,7 @@ from stax.backends.c.lanes import (
     lane_loop,
     nearest,
 )
+from stax.backends.c.quotients import quotient_loop
 from stax.backends.c.reductions import Accumulator
 from stax.backends.c.streams import fetching_loop, streams_of
 
@@ -38,12 +39,17 @@ def element_loop(
     accumulators: Sequence[Accumulator],
     emitter: Emitter,
     ahead: Sequence[Ahead] = (),
+    whole: bool = False,
 ) -> Pieces:
-    """The loop over `lines`; the accumulators are declared around it."""
+    """The loop over `lines`; the accumulators are declared around it.
+
+    `whole` says that it is all of the row.
+    """
     vectorises = all(a.simple is not None for a in accumulators)
     checks = has_checks(lines)
     if vectorises and accumulators and loop.length >= LEAST_LENGTH:
-        return lane_loop(loop, lines, accumulators, ahead)
+        shared = quotient_loop(loop, lines, accumulators, emitter, ahead) if whole else None
+        return shared or lane_loop(loop, lines, accumulators, ahead)
     if not accumulators:
         v = loop.variable
         streams = streams_of(lines, v, emitter.itemsizes, emitter.points)

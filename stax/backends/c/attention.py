@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from stax.backends.c.division import FAST
+from stax.backends.c.division import declared
 from stax.backends.c.frame import PARALLEL_NANOSECONDS, KernelSource
 from stax.backends.c.vecmath import with_calls
 from stax.dtypes import DType
@@ -315,8 +315,7 @@ class AttentionEmitter:
         visible = {*kernel.tiles, *kernel.makes}
         parameters, loops = self.stage_lines(stage, visible.__contains__)
         lines = ["{", f"    int64_t first = batch * {m} + a, last = first + rows;"]
-        if any(FAST in s for s in loops):
-            lines.append(f"    int {FAST} = STAX_FMA;")
+        lines += ["    " + s for s in declared(loops)]
         for k, name in enumerate(parameters):
             kind = c_type(self.dtypes[name])
             if name in kernel.tiles:

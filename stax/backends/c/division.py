@@ -38,6 +38,11 @@ _STORED = re.compile(r"^(\w+)\[")
 _READ = re.compile(r"\b(\w+)\[")
 
 
+def declared(lines: Sequence[str]) -> list[str]:
+    """The declaration of the variable that the loops in `lines` try multiplications by, if any."""
+    return [f"int {FAST} = STAX_FMA;"] if any(FAST in s for s in lines) else []
+
+
 def divided_loop(loop: Loop, lines: Sequence[str], emitter: Emitter) -> list[str] | None:
     """The loop over `lines` with its divisions by fixed values replaced."""
     own = {m.group(1) for m in map(_DEFINED.match, lines) if m is not None} | {loop.variable}

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from stax.backends.c.division import FAST
+from stax.backends.c.division import FAST, declared
 from stax.backends.c.handler import INNER_DEPTH, ROW_DEPTH, CValue, Emitter
 from stax.backends.c.vecmath import with_calls
 from stax.dtypes import DType
@@ -112,9 +112,9 @@ class KernelFrame:
 
     def run(self) -> KernelSource:
         lines = self.lines()
-        head = ["    int bad = 0;"]
-        if any(FAST in s for s in lines):
-            head.append(f"    int {FAST} = STAX_FMA;")
+        tried = declared(lines)
+        head = ["    int bad = 0;", *("    " + s for s in tried)]
+        if tried:
             own = f"{PARALLEL} firstprivate({FAST})"
             lines = [s if " simd " in s else s.replace(PARALLEL, own) for s in lines]
         body = "\n".join([*head, *("    " + s for s in lines), "    return bad;"])

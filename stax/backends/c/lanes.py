@@ -121,8 +121,7 @@ def lane_loop(
         out += _body(loop.variable, lines, accumulators, 1, end, count)
         last = f"({end} - ({end} - {start}) % {CHUNK})"
         out += [s for a in tracked for s in _track(a, last)]
-    for a in accumulators:
-        _fold(a, pieces.after, loop.length)
+    pieces.after = [s for a in accumulators for s in fold_lines(a, loop.length)]
     return pieces
 
 
@@ -191,21 +190,23 @@ def _declare(a: Accumulator, loop: Loop, out: list[str]) -> None:
     out += ["#pragma omp simd", f"for (int64_t k = 0; k < {LANES}; k++) {{ {cleared} }}"]
 
 
-def _fold(a: Accumulator, out: list[str], length: int) -> None:
-    """Merge halves of the lanes, the last with the accumulator."""
+def fold_lines(a: Accumulator, length: int) -> list[str]:
+    """The statements that merge halves of the lanes, and what is left with the accumulator."""
     assert a.simple is not None
     lanes = lane(a.names[0])
     name, tag = a.names[0], type_tag(a.dtypes[0])
     if a.adds_singles and length >= LONG_SUM:
-        out.append(f"{name} += {fold_call('wide', tag, lanes)};")
-        return
+        return [f"{name} += {fold_call('wide', tag, lanes)};"]
     if a.dtypes[0].kind == "c":  # there are no vectors of complex numbers
-        out += halved(a.merged(f"{lanes}[k]", f"{lanes}[k + @]"))
-        out.append(a.merged(name, f"{lanes}[0]"))
-        return
+        return [
+            *halved(a.merged(f"{lanes}[k]", f"{lanes}[k + @]")),
+            a.merged(name, f"{lanes}[0]"),
+        ]
     merged = f"{name}_all"
-    out.append(f"{c_type(a.dtypes[0])} {merged} = {fold_call(a.monoid.name, tag, lanes)};")
-    out.append(a.merged(name, merged))
+    out = [
+        f"{c_type(a.dtypes[0])} {merged} = {fold_call(a.monoid.name, tag, lanes)};",
+        a.merged(name, merged),
+    ]
     if a.nan:
         seen = fold_call("any", f"i{8 * a.dtypes[0].itemsize}", lane(a.nan))
         out.append(f"{a.nan} |= {seen} != 0;")
@@ -215,6 +216,7 @@ def _fold(a: Accumulator, out: list[str], length: int) -> None:
         kept = f"{chunk}[k] = {best}[k] == {a.names[0]} ? {chunk}[k] : {NOWHERE};"
         out += ["#pragma omp simd", f"for (int64_t k = 0; k < {LANES}; k++) {{ {kept} }}"]
         out.append(f"int64_t {a.chunk} = {fold_call('min', 'i32', chunk)};")
+    return out
 
 
 def nearest(place: str, other: str) -> str:

@@ -88,7 +88,7 @@ class Stage:
         emitter: Emitter,
         ahead: Sequence[Ahead] = (),
     ) -> list[str]:
-        found = element_loop(self.loop, lines, accumulators, emitter, ahead)
+        found = element_loop(self.loop, lines, accumulators, emitter, ahead, not self.outer)
         closed = ["}"] * len(self.outer)
         return [*found.before, *self.outer, *found.inside, *closed, *found.after]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from stax.backends.c.division import declared
 from stax.backends.c.frame import KernelSource
 from stax.backends.c.vecmath import with_calls
 from stax.dtypes import DType
@@ -66,7 +67,7 @@ def emit_stack(
                 f"            {ct} *restrict p{k} = ({ct} *)(tiles + {own * b.slot})"
                 f" - ({b.stride} * {lowest} + {b.first});"
             )
-        body += ["            " + s for s in lines]
+        body += ["            " + s for s in (*declared(lines), *lines)]
         body.append("        }")
     body += ["    }", "}"]
     text = "\n".join(["    int bad = 0;", *("    " + s for s in body), "    return bad;"])
