@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -81,6 +82,87 @@ def test_a_million_scalar_steps() -> None:
     assert total == pytest.approx(1e6 * (1 - 0.999999**1_000_000) + 0.999999**1_000_000, rel=1e-9)
     best = min(timed(run, 1_000_000) for _ in range(5))
     assert best < 0.05  # 2 ms on an idle core; Python alone would take a second
+
+
+def python_calls(f: Any, *args: Any) -> int:
+    """How many functions, of Python or C, are called from Python while `f(*args)` runs."""
+    count = 0
+
+    def seen(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(seen)
+    try:
+        f(*args)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def collatz(n: Any) -> Any:
+    return np.where(n % 2 == 0, n // 2, 3 * n + 1)
+
+
+SCALAR_STEPS = {
+    "collatz": (collatz, np.int64(27)),
+    "int32": (lambda n: n * np.int32(1664525) % np.int32(1000) + n // np.int32(7), np.int32(3)),
+    "logistic": (lambda x: 3.7 * x * (1 - x), 0.3),
+    "float32": (lambda x: np.float32(3.7) * x * (1 - x), np.float32(0.3)),
+    "transcendental": (lambda x: np.sin(x) * np.exp(-x), 0.5),
+    "complex": (lambda z: z * z + 0.1j, 0.2 + 0.1j),
+    "vector": (lambda v: np.stack([v[1], v[2], v[0] * 0.5]), np.array([1.0, 2.0, 3.0])),
+    "bins": (lambda t: t.at[t[0] % 4].add(1), np.arange(4)),
+}
+
+
+@pytest.mark.parametrize("name", SCALAR_STEPS)
+def test_no_python_per_step(name: str) -> None:
+    """A loop of 20,000 steps makes as many Python calls as one of 20."""
+    step, start = SCALAR_STEPS[name]
+
+    @strict_jit
+    def run(n: Any, x: Any) -> Any:
+        return lax.fori_loop(0, n, lambda i, c: step(c), x)
+
+    run(1, start)
+    few = python_calls(run, 20, start)
+    assert python_calls(run, 20_000, start) == few
+    expected = start
+    for _ in range(20):
+        expected = step(expected)
+    np.testing.assert_allclose(run(20, start), expected, rtol=1e-12 if name != "float32" else 1e-5)
+
+
+def test_whole_divisions_by_numbers_are_not_calls() -> None:
+    """Called out of line they would divide, ten times as slow as the shift or product they are."""
+    x = np.int64(7)
+    run = strict_jit(lambda x: lax.fori_loop(0, 9, lambda i, c: collatz(c) + (c % 10) // 3, x))
+    text = run.lower(x).as_text("source")
+    assert "stax_mod_i64(" in text
+    assert "call_" not in text
+    by_carry = strict_jit(lambda x: lax.fori_loop(0, 9, lambda i, c: c + 7 % (c * c + 1), x))
+    assert "call_mod_i64(" in by_carry.lower(x).as_text("source")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "divisor"),
+    [
+        (dtype, divisor)
+        for dtype in (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint64)
+        for divisor in (1, 2, 8, 64, 3, 10, -1, -4)
+        if divisor >= np.iinfo(dtype).min
+    ],
+)
+def test_whole_division_by_numbers(dtype: Any, divisor: int) -> None:
+    info = np.iinfo(dtype)
+    d = dtype(divisor)
+    x = np.array([info.min, info.min + 1, 0, 1, 5, 63, 64, 65, info.max - 1, info.max], dtype)
+    x = np.concatenate([x, x // dtype(3), np.arange(-40, 40).astype(dtype)])
+    with np.errstate(all="ignore"):
+        want = [x // d, x % d, np.fmod(x, d)]
+    for got, w in zip(stax.jit(lambda x: [x // d, x % d, np.fmod(x, d)])(x), want, strict=True):
+        np.testing.assert_array_equal(got, w)
 
 
 def timed(f: Any, *args: Any) -> float:

@@ -199,8 +199,13 @@ class _Printer:
                 found.before.append(f"{kind} old{k}[{count}], new{k}[{count}];")
                 found.before.append(f"__builtin_memcpy(old{k}, {inputs[k]}, {size});")
                 found.before.append(f"ni[{slot}] = old{k}; no[{k}] = new{k};")
-                found.advance.append(f"__builtin_memcpy(old{k}, new{k}, {size});")
-                found.after.append(f"__builtin_memcpy({own}, old{k}, {size});")
+                if count == 1:
+                    found.advance.append(f"old{k}[0] = new{k}[0];")
+                else:
+                    found.advance.append(
+                        f"{{ void *turn = ni[{slot}]; ni[{slot}] = no[{k}]; no[{k}] = turn; }}"
+                    )
+                found.after.append(f"__builtin_memcpy({own}, ni[{slot}], {size});")
                 continue
             if k not in self.space.carries:
                 found.before.append(f"__builtin_memcpy({own}, {inputs[k]}, {result.nbytes});")

@@ -151,6 +151,9 @@ def definitions(names: Iterable[str], *, preamble: bool = True) -> str:
 
 CALL_FLOPS = 10  # operations from which a function is called, not inlined, in scalar code
 INLINED_FLOPS = 400  # operations of one function inlined into one kernel, at all places together
+# Whole divisions by a number in the text: the compiler makes a shift or a product of them.
+_DIVISION = re.compile(r"(?:floordiv|mod|fmod)_[iu]\d+")
+_BY_NUMBER = r"(?!\w+, -?\d+[UL]*\))"
 _PROTOTYPE = r"^(?:STAX_INLINE|static) (?P<result>[\w ]*?)\bstax_{name}\((?P<parameters>[^)]*)\)"
 
 
@@ -159,7 +162,7 @@ def with_calls(text: str, loops: bool = False) -> str:
 
     A body inlined at hundreds of places makes the compiler slow and the code large, and gains
     nothing. In code without `loops` every long function is called; in vectorised loops those that
-    would be inlined too often, which keep their vector form.
+    would be inlined too often, which keep their vector form. A whole division by a number stays.
     """
     table = function_table()
     counts = Counter(_NAME.findall(text))
@@ -167,7 +170,8 @@ def with_calls(text: str, loops: bool = False) -> str:
         flops = table[name].flops if name in table else 0
         often = flops and table[name].vectorises and flops * count > INLINED_FLOPS
         if flops >= CALL_FLOPS and (often or not loops):
-            text = re.sub(rf"\bstax_{name}\(", f"call_{name}(", text)
+            kept = _BY_NUMBER if _DIVISION.fullmatch(name) else ""
+            text = re.sub(rf"\bstax_{name}\({kept}", f"call_{name}(", text)
     return text
 
 

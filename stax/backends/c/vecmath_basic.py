@@ -146,6 +146,8 @@ STAX_INLINE @ct stax_shift_right_@t(@ct x, @ct y) {
 }
 //: floordiv_@t 12
 STAX_INLINE @ct stax_floordiv_@t(@ct x, @ct y) {
+    if (__builtin_constant_p(y) && y > 0 && !(y & (y - 1)))
+        return (@ct)(x >> __builtin_ctzll((unsigned long long)y));
     @ct d = (y == 0) | (y == -1) ? 1 : y;
     @ct q = (@ct)(x / d);
     q = (@ct)(q - ((x % d != 0) & ((x < 0) != (d < 0))));
@@ -154,6 +156,7 @@ STAX_INLINE @ct stax_floordiv_@t(@ct x, @ct y) {
 }
 //: mod_@t 12
 STAX_INLINE @ct stax_mod_@t(@ct x, @ct y) {
+    if (__builtin_constant_p(y) && y > 0 && !(y & (y - 1))) return (@ct)(x & (y - 1));
     @ct d = (y == 0) | (y == -1) ? 1 : y;
     @ct r = (@ct)(x % d);
     return (@ct)(r + ((r != 0) & ((r < 0) != (d < 0)) ? d : 0));
