@@ -36,6 +36,7 @@ from stax.loops.buffers import Buffer, ExternBuffer
 from stax.loops.lower import FallbackNote, LoweredGraph, lower
 from stax.programs.interpreted import reference_program
 from stax.programs.options import CompileOptions, counters
+from stax.programs.steps import steps_of
 from stax.programs.stored import graph_key, load_image, store_image
 from stax.pytree import PyTreeDef, tree_unflatten
 from stax.schedule.attention import with_attention
@@ -43,7 +44,6 @@ from stax.schedule.fusion import (
     ON_DEVICE,
     CallStep,
     FusionOptions,
-    LoopStep,
     Scheduled,
     Step,
     compact,
@@ -60,7 +60,7 @@ from stax.transforms.phases import split_joint
 from stax.transforms.pieces import in_pieces
 from stax.transforms.plan_search import PlanSearch
 from stax.transforms.rematerialise import partition_keeping, recomputed_late, rematerialise
-from stax.transforms.simplify import acts, dce, inline_calls, simplify
+from stax.transforms.simplify import dce, inline_calls, simplify
 from stax.transforms.updates import late_updates
 
 if TYPE_CHECKING:
@@ -138,53 +138,6 @@ def prepared(
     if "check" in process_options().debug:
         check_graph(flat)
     return flat
-
-
-def needed_buffers(lowered: LoweredGraph) -> set[str]:
-    """The buffers that the outputs depend on; results of one call are needed together."""
-    needed = set(lowered.outputs)
-    calls: set[str] = set()
-    for buffer in reversed(lowered.computed):
-        if isinstance(buffer, ExternBuffer):
-            eqn = buffer.params.get("eqn")
-            if (eqn is not None and acts(eqn)) or buffer.name in needed:
-                calls.add(buffer.call)
-            if buffer.call in calls:
-                needed.add(buffer.name)
-        if buffer.name in needed:
-            needed.update(buffer.input_names)
-    return needed
-
-
-def steps_of(lowered: LoweredGraph, prune: bool = True) -> list[Step]:
-    """The work of a lowered graph in order; results of one call are one step.
-
-    A value may be stored for a reader that turned out not to read it (a product with zero); with
-    `prune` such work is left out.
-    """
-    steps: list[Step] = []
-    calls: dict[str, list[ExternBuffer]] = {}
-    for buffer in lowered.computed:
-        if isinstance(buffer, ExternBuffer):
-            calls.setdefault(buffer.call, []).append(buffer)
-    needed = needed_buffers(lowered) if prune else None
-    for buffer in lowered.computed:
-        if needed is not None and buffer.name not in needed:
-            continue
-        if isinstance(buffer, ExternBuffer):
-            together = calls[buffer.call]
-            if buffer is not together[0]:
-                continue
-            reads = tuple(dict.fromkeys(i.buffer for i in buffer.inputs))
-            if all(0 in b.shape for b in together):
-                continue
-            steps.append(CallStep(buffer.call, reads, tuple(b.name for b in together)))
-        elif 0 not in buffer.shape:
-            for k, body in enumerate(buffer.bodies):  # type: ignore[attr-defined]  # computed
-                if k and 0 in buffer.ranges:
-                    continue
-                steps.append(LoopStep(body))
-    return steps
 
 
 @dataclass
