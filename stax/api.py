@@ -1,6 +1,7 @@
 """The public names of stax, imported together the first time one of them is used.
 
 SciPy's ufuncs on traced values are those of `stax.scipy.special`, which is imported by the first.
+Arrays on a device are told what computes their operators and methods.
 """
 
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as _np
 
 from stax import config, debug, dtypes, errors, lax, numpy, sharding, tree, typing
+from stax.backends.triton.methods import COMPUTE as _COMPUTE
 from stax.core import text as _text
 from stax.core.graph import Graph
 from stax.core.trace import UFUNC_FINDERS as _UFUNC_FINDERS
@@ -19,6 +21,7 @@ from stax.errors import *  # noqa: F403 - its __all__ is the list of names
 from stax.explain.report import explain, memory_curve
 from stax.lax.elementwise import stop_gradient
 from stax.numpy.at import at
+from stax.on_device import compute as _compute
 from stax.placement import (
     Device,
     Shard,
@@ -208,4 +211,5 @@ def _scipy_ufunc(ufunc: _np.ufunc) -> Callable[..., Any] | None:
     return getattr(import_module("stax.scipy.special"), name, None)
 
 
+_COMPUTE.append(_compute)
 _UFUNC_FINDERS.append(_scipy_ufunc)

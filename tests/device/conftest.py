@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from stax import on_device
 from stax.backends.triton import device
 from tests.device import fake
 
@@ -33,6 +34,7 @@ def cuda(fake_library, tmp_path, monkeypatch):
     monkeypatch.setenv("STAX_CUBLAS", "off")  # a real one has nothing to do with a fake device
     kept = dict(device._machines)
     device._machines.clear()
+    on_device._program.cache_clear()  # the programs of another machine
     yield fake.controls(own)
     device._machines.clear()
     device._machines.update(kept)

@@ -21,6 +21,19 @@ from tests.device import fake
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
+def test_an_operator_is_a_program_and_a_part_is_a_copy(cuda):
+    x = put(X)
+    y = x + 1
+    assert isinstance(y, stax.DeviceArray)
+    launched = cuda.fake_launches()
+    assert launched == 1
+    assert isinstance(x.sum(0) - y[0], stax.DeviceArray)
+    assert cuda.fake_launches() == launched + 2
+    assert isinstance((x[1:] > 3).reshape(-1), stax.DeviceArray)
+    assert cuda.fake_launches() == launched + 3
+    assert cuda.fake_fault() == b""
+
+
 def test_prototypes_are_those_of_the_header(tmp_path):
     spec = importlib.util.find_spec("triton")
     assert spec is not None

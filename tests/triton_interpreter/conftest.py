@@ -9,6 +9,7 @@ import pytest
 collect_ignore_glob = [] if os.environ.get("TRITON_INTERPRET") == "1" else ["test_*.py"]
 
 if os.environ.get("TRITON_INTERPRET") == "1":
+    from stax import on_device
     from stax.backends.triton import device
     from tests.triton_interpreter.machine import InterpretedMachine
 
@@ -17,5 +18,6 @@ if os.environ.get("TRITON_INTERPRET") == "1":
         """Programs of the Triton back end run in the interpreter; nothing may be left behind."""
         made = InterpretedMachine()
         device.install(made)
+        on_device._program.cache_clear()  # the programs of another machine
         yield made
         device.install(None)

@@ -16,17 +16,19 @@ import numpy as np
 
 from stax.backends.triton import dlpack
 from stax.backends.triton.device import ALIGNMENT, CudaDevice, Machine, holder, machine
+from stax.backends.triton.methods import Methods
 from stax.dtypes import DType
 from stax.errors import DeviceError, DtypeError
 
 _UNSAID = object()
 
 
-class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
+class DeviceArray(Methods):
     """A dense row-major array in the memory of a device.
 
-    NumPy's functions and the operators work on it outside of programs too, on a copy in the
-    memory of the process, and give NumPy arrays.
+    Operators, ufuncs and methods run on the device and give such arrays; each is a small compiled
+    program.  Other functions of NumPy take a copy in the memory of the process and give NumPy
+    arrays.
     """
 
     __slots__ = ("_keep", "_machine", "_owned", "address", "dtype", "shape")
@@ -85,17 +87,6 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         out = self.to_numpy()
         return out if dtype is None else out.astype(dtype, copy=False)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        for target in kwargs.get("out", ()):
-            if isinstance(target, DeviceArray):
-                raise DeviceError(
-                    f"{ufunc.__name__}: the result cannot be written to an array on "
-                    f"{target.device}, which never changes",
-                    hint="write x = x + y for x += y, and leave out= away",
-                )
-        given = [_on_host(v) for v in inputs]
-        return getattr(ufunc, method)(*given, **{k: _on_host(v) for k, v in kwargs.items()})
-
     def __copy__(self) -> DeviceArray:
         return self  # never changes
 
@@ -106,17 +97,28 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         """Pickled as a copy in the memory of the process; read onto the device of that number."""
         return put, (self.to_numpy(), self._machine.index)
 
-    def __getitem__(self, index: Any) -> Any:
-        return self.to_numpy()[index]
+    def part(self, shape: tuple[int, ...], start: int) -> DeviceArray:
+        """The elements from a byte on in another shape, sharing memory."""
+        return DeviceArray(self._machine, self.address + start, shape, self.dtype, False, self)
+
+    def copied_part(self, shape: tuple[int, ...], start: int) -> DeviceArray:
+        """The same as a copy on the device; the whole array shares memory."""
+        if math.prod(shape) == self.size:
+            return self.part(shape, 0)
+        return _copied(self._machine, self.address + start, shape, self.dtype)
+
+    def put_beside(self, value: Any) -> DeviceArray:
+        """An array of the process on the device of this one."""
+        return copied_to(self._machine, np.asarray(value))
 
     def block_until_ready(self) -> DeviceArray:
         """The array itself, once its value is computed."""
         self._machine.synchronize()
         return self
 
-    def item(self) -> Any:
-        """The only element as a Python number."""
-        return self.to_numpy().item()
+    def item(self, *index: Any) -> Any:
+        """The only element, or that at an index, as a Python number."""
+        return self.to_numpy().item(*index)
 
     def tolist(self) -> Any:
         """The elements as nested lists."""
@@ -124,6 +126,9 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __float__(self) -> float:
         return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
 
     def __int__(self) -> int:
         return int(self.item())
@@ -235,10 +240,6 @@ def copied_to(on: Machine, array: np.ndarray[Any, Any]) -> DeviceArray:
     return made
 
 
-def _on_host(value: Any) -> Any:
-    return value.to_numpy() if isinstance(value, DeviceArray) else value
-
-
 def is_on_device(value: Any) -> bool:
     """Whether an object of another library says that its memory is a CUDA device's."""
     where = getattr(value, "__dlpack_device__", None)
@@ -294,7 +295,7 @@ def _described(
     """
     shape = tuple(map(int, interface["shape"]))
     dtype = np.dtype(interface["typestr"])
-    if dtype.kind not in "iufb" or not dtype.isnative:
+    if dtype not in dlpack.DTYPES:
         raise DtypeError(f"an array of type {interface['typestr']!r} has no dtype on a device")
     if interface.get("mask") is not None:
         raise DeviceError(

@@ -20,12 +20,12 @@ CPU, CUDA, MANAGED = 1, 2, 13  # DLPack's numbers of platforms
 ON_CUDA = (CUDA, MANAGED)
 VERSION = (1, 0)
 _READ_ONLY = 1
-_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-_RESULTS = {"c": 5}  # given away only: programs compute complex numbers outside
+_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _KINDS = {code: kind for kind, code in _CODES.items()}
 # What an array that is put on a device may be of.
 DTYPES: tuple[DType, ...] = (
     *map(np.dtype, ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")),
+    *map(np.dtype, ("c8", "c16")),  # kept there; programs compute with them in NumPy, on copies
     bfloat16,
 )
 _BFLOAT = 4
@@ -125,7 +125,7 @@ def capsule(tensor: Tensor, owner: Any, max_version: tuple[int, int] | None = No
         step *= n
     shape = (ctypes.c_int64 * max(ndim, 1))(*tensor.shape)
     strides = (ctypes.c_int64 * max(ndim, 1))(*reversed(steps))
-    code = _BFLOAT if tensor.dtype == bfloat16 else (_CODES | _RESULTS)[tensor.dtype.kind]
+    code = _BFLOAT if tensor.dtype == bfloat16 else _CODES[tensor.dtype.kind]
     held = _Tensor(
         tensor.address,
         _Device(CUDA, tensor.device),
@@ -190,7 +190,8 @@ def _dtype_of(given: _Type) -> DType:
     if given.lanes == 1 and given.code == _BFLOAT and given.bits == 16:
         return bfloat16
     kind = _KINDS.get(given.code)
-    if kind is None or given.lanes != 1 or given.bits not in (8, 16, 32, 64):
+    sizes = (64, 128) if kind == "c" else (16, 32, 64) if kind == "f" else (8, 16, 32, 64)
+    if kind is None or given.lanes != 1 or given.bits not in sizes:
         raise DtypeError(
             f"an array of DLPack's type code {given.code} with {given.bits} bits in "
             f"{given.lanes} lanes has no dtype on a device"
