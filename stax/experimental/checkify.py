@@ -1,7 +1,7 @@
 """Checks of values in traced functions, under the names of `jax.experimental.checkify`.
 
 Input: a function with checks in it, or kinds of errors to look for.  Output: the function with an
-`Error` beside its result; the account of it is in `stax.transforms.checks`.
+`Error` beside its result; the account of it is in `stax.transforms.checked`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,8 @@ from typing import Any
 
 from stax.errors import CheckFailedError as JaxRuntimeError
 from stax.transforms.arguments import check_callable
-from stax.transforms.checks import (
-    DIVISION,
-    INDEX,
-    NAN,
-    USER,
-    Error,
-    check_arrays,
-    check_error,
-    checked_function,
-    no_error,
-)
+from stax.transforms.checked import DIVISION, INDEX, NAN, checked_function
+from stax.transforms.checks import USER, Error, check_arrays, check_error, no_error
 
 __all__ = [
     "Error",
