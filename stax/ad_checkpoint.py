@@ -21,8 +21,10 @@ def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> N
     Arguments that the backward part reads are kept by the caller and named as such.
     `stax.explain` tells the reasons.
 
-    >>> print_saved_residuals(lambda x: stax.numpy.sin(stax.numpy.exp(x)).sum(), np.ones(3))
-    f64[3] output of exp from ...
+    >>> print_saved_residuals(lambda x, w: np.tanh(x @ w).sum(), np.ones(3), np.ones((3, 2)))
+    f64[3] from the argument x
+    f64[3,2] from the argument w
+    f64[2] output of dot_general from ...
     """
     count = len(args)
     keywords = list(kwargs)

@@ -13,7 +13,8 @@ __all__ = ["custom_vmap", "sequential_vmap"]
 def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
     """`fun`, which `vmap` runs one example after the other, in a compiled loop.
 
-    >>> vmap(sequential_vmap(np.sin))(np.arange(3.0))
+    >>> stax.vmap(sequential_vmap(np.square))(np.arange(3.0))
+    array([0., 1., 4.])
     """
     mapped = custom_vmap(fun)
 

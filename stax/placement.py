@@ -176,8 +176,8 @@ def make_mesh(
       DeviceError: the shape wants more devices.
       ShapeError: another number of names.
 
-    >>> make_mesh((1,), ("x",)).shape
-    OrderedDict({'x': 1})
+    >>> dict(make_mesh((1,), ("x",)).shape)
+    {'x': 1}
     """
     return Mesh(devices_of_mesh(axis_shapes, devices), axis_names, axis_types)
 

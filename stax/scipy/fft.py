@@ -120,8 +120,8 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: Any =
     Raises:
       ValueError: an unknown type or norm. AxisError: no such axis.
 
-    >>> np.round(dct(np.array([1.0, 2.0, 3.0]), norm="ortho"), 4)
-    array([ 3.4641, -1.4142,  0.    ])
+    >>> np.round(dct(np.array([1.0, 2.0, 4.0]), norm="ortho"), 4)
+    array([ 4.0415, -2.1213,  0.4082])
 
     Source: N. Ahmed, T. Natarajan, K. R. Rao, IEEE Trans. Computers C-23 (1974).
     """

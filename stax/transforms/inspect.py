@@ -104,7 +104,13 @@ def make_ir(
       axis_env: accepted for compatibility, without effect.
       return_shape: return (graph, the result as `eval_shape` gives it).
 
-    >>> print(make_ir(lambda x: x * 2.0)(np.ones(3)))
+    >>> def double(x):
+    ...     return x * 2.0
+    >>> print(make_ir(double)(np.ones(3)))
+    graph double(x: f64[3]) {
+      fwd mul: f64[3] = mul(x, 2.0:f64)  # ...
+      return mul
+    }
     """
     check_callable(f, "make_ir")
     given = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)

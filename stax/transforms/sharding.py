@@ -160,8 +160,8 @@ class Mesh(AbstractMesh):
       DeviceError: more than one device.
       ShapeError: another number of names.
 
-    >>> Mesh(np.array(stax.devices()), ("x",)).shape
-    OrderedDict({'x': 1})
+    >>> dict(Mesh(np.array(stax.devices()), ("x",)).shape)
+    {'x': 1}
     """
 
     def __init__(self, devices: Any, axis_names: Any, axis_types: Any = None, **_: Any) -> None:

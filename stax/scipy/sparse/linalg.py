@@ -102,8 +102,8 @@ def gmres(
 
     Source: Y. Saad and M. H. Schultz, SIAM J. Sci. Stat. Comput. 7 (1986).
 
-    >>> np.round(gmres(np.array([[2.0, 1.0], [0.0, 1.0]]), np.ones(2))[0], 6)
-    array([0., 1.])
+    >>> np.round(gmres(np.array([[2.0, 1.0], [0.0, 1.0]]), np.array([3.0, 1.0]))[0], 6)
+    array([1., 1.])
     """
     if solve_method not in ("batched", "incremental"):
         raise ValueError(

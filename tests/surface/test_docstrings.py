@@ -1,0 +1,37 @@
+"""The examples in docstrings: each gives what it says."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import numpy as np
+import pytest
+
+import stax
+
+MODULES = [
+    m.name
+    for m in pkgutil.walk_packages(stax.__path__, "stax.")
+    if not m.name.startswith("stax.backends.triton") and not m.name.endswith("__main__")
+]
+FINDER = doctest.DocTestFinder(exclude_empty=True)
+EXAMPLES = [
+    (test, {**vars(module), "np": np, "stax": stax})
+    for module in map(importlib.import_module, MODULES)
+    for test in FINDER.find(module)
+    if test.examples
+]
+
+
+@pytest.mark.parametrize(("test", "names"), EXAMPLES, ids=lambda v: getattr(v, "name", ""))
+def test_an_example_gives_what_it_says(test: doctest.DocTest, names: dict[str, object]) -> None:
+    test.globs = dict(names)
+    said: list[str] = []
+    runner = doctest.DocTestRunner(
+        verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    )
+    with np.printoptions(legacy="1.25"):  # numbers as 1.0, not np.float64(1.0)
+        runner.run(test, out=said.append, clear_globs=True)
+    assert not runner.failures, "".join(said)
