@@ -82,11 +82,7 @@ from stax.transforms.compile_time import (
 from stax.transforms.custom import closure_convert, custom_gradient, custom_jvp, custom_vjp
 from stax.transforms.grad import (
     grad,
-    hessian,
     hvp,
-    jacfwd,
-    jacobian,
-    jacrev,
     jvp,
     linear_transpose,
     linearize,
@@ -94,6 +90,7 @@ from stax.transforms.grad import (
     vjp,
 )
 from stax.transforms.inspect import ShapeDtypeStruct, eval_shape, make_ir, make_jaxpr
+from stax.transforms.jacobians import hessian, jacfwd, jacobian, jacrev
 from stax.transforms.jit import clear_caches, jit
 from stax.transforms.joint import JointGraph, joint_graph
 from stax.transforms.pmap import pmap

@@ -1,7 +1,7 @@
-"""Derivatives as the user asks for them: jvp, vjp, linearize, grad, Jacobians, Hessians.
+"""Derivatives as the user asks for them: jvp, vjp, linearize, grad, Hessian times vector.
 
 Input: a function over pytrees.  Output: functions that return derivatives with the structure of
-its arguments.  Jacobians are one batched pass over a basis, never a Python loop.
+its arguments.  `jacobians` has whole matrices of them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ import numpy as np
 from stax.core.aval import Aval, aval_of
 from stax.core.source import user_stacklevel
 from stax.core.trace import STATE, use_trace
-from stax.dtypes import float0, is_complex, is_inexact
-from stax.errors import DtypeError, LostDerivativeWarning, PytreeError
-from stax.primitives.shapes import slice_axis
-from stax.primitives.views import broadcast, move_axis, reshape
+from stax.dtypes import float0
+from stax.errors import LostDerivativeWarning, PytreeError
 from stax.pytree import (
-    PyTreeDef,
     tree_flatten,
     tree_map,
     tree_structure,
@@ -49,7 +46,6 @@ from stax.transforms.linearize import (
 )
 from stax.transforms.pullback import Pullback, Signature, pull_back
 from stax.transforms.transpose import backward_pass
-from stax.transforms.vmap import batch_flat
 
 
 def jvp(
@@ -57,10 +53,20 @@ def jvp(
 ) -> Any:
     """`(f(*primals), J @ tangents)`, in one forward pass that keeps nothing.
 
+    `J` is the Jacobian of `f` at the primals; it is never made.
+
     Args:
-      primals: a tuple or list with one entry per argument of `f`.
-      tangents: the same structure; float0 zeros for integer and boolean leaves.
+      primals: a tuple or list with one entry, a pytree of arrays, per argument of `f`.
+      tangents: the same structure, shapes and dtypes; float0 zeros for integer and boolean leaves.
       has_aux: `f` returns `(output, aux)`; the result is `(output, tangent, aux)`.
+
+    Returns:
+      The output, and a tangent of its structure, shapes and dtypes (float0 for integers).
+
+    Raises:
+      PytreeError: tangents of another structure, or not as many as primals.
+      ShapeError, DtypeError: a tangent of another type than its primal.
+      NonDifferentiableError: an operation has no forward derivative.
 
     >>> jvp(lambda x: x * x, (3.0,), (1.0,))
     (9.0, 6.0)
@@ -93,6 +99,16 @@ def jvp(
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """`(f(*primals), f_lin)`: `f_lin(*tangents)` is the derivative, without evaluating `f` again.
 
+    It keeps what the derivative reads, so many tangents at one point cost less than with `jvp`.
+
+    Args:
+      primals: pytrees of arrays, the arguments of `f`.
+      has_aux: `f` returns `(output, aux)`; the result is `(output, f_lin, aux)`.
+
+    Raises:
+      PytreeError, ShapeError, DtypeError: `f_lin` is given tangents of other types than `primals`.
+      NonDifferentiableError: an operation has no derivative.
+
     >>> out, f_lin = linearize(lambda x: x * x, 3.0)
     >>> f_lin(1.0)
     6.0
@@ -102,8 +118,8 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     check_leaves(leaves, "primals of linearize")
     names = leaf_names(f, primals, {})
     fun = FlatFunction(f, primals, {}, range(len(primals)), has_aux)
-    linear = linearize_flat(_with_aux(fun), leaves)
-    outs, aux = _split_aux(fun, linear.outs)
+    linear = linearize_flat(with_aux(fun), leaves)
+    outs, aux = split_aux(fun, linear.outs)
     tree = fun.out_tree
     assert tree is not None
     avals = [aval_of(p) for p in leaves]
@@ -136,7 +152,18 @@ def avals_as_values(avals: Sequence[Aval]) -> list[_Typed]:
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """`(f(*primals), pull)`: `pull(cotangent)` is a tuple with one cotangent per primal.
 
-    `pull` is a pytree: functions under `jit` and `vmap`, and rules of `custom_vjp`, may return it.
+    It is `cotangent @ J`, with the Jacobian `J` of `f` at the primals: reverse mode, for functions
+    of many numbers with few results.  `pull` may be called any number of times.  It is a pytree:
+    functions under `jit` and `vmap`, and rules of `custom_vjp`, may return it.
+
+    Args:
+      primals: pytrees of arrays, the arguments of `f`.
+      has_aux: `f` returns `(output, aux)`; the result is `(output, pull, aux)`.
+
+    Raises:
+      PytreeError, ShapeError, DtypeError: `pull` is given a cotangent that is not of the type of
+        the output.
+      NonDifferentiableError: an operation has no reverse derivative, such as a `while_loop`.
 
     >>> out, pull = vjp(lambda x, y: x * y, 3.0, 4.0)
     >>> pull(1.0)
@@ -146,8 +173,8 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     leaves, treedef = tree_flatten(primals)
     check_leaves(leaves, "primals of vjp")
     fun = FlatFunction(f, primals, {}, range(len(primals)), has_aux)
-    linear = linearize_flat(_with_aux(fun), leaves)
-    outs, aux = _split_aux(fun, linear.outs)
+    linear = linearize_flat(with_aux(fun), leaves)
+    outs, aux = split_aux(fun, linear.outs)
     tree = fun.out_tree
     assert tree is not None
     signature = Signature(
@@ -190,7 +217,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[[Any], An
     return transposed
 
 
-def _with_aux(fun: FlatFunction) -> Callable[..., list[Any]]:
+def with_aux(fun: FlatFunction) -> Callable[..., list[Any]]:
     """`fun`, returning the leaves of its auxiliary output behind its results."""
     if not fun.has_aux:
         return fun
@@ -202,7 +229,8 @@ def _with_aux(fun: FlatFunction) -> Callable[..., list[Any]]:
     return flat
 
 
-def _split_aux(fun: FlatFunction, outs: list[Any]) -> tuple[list[Any], Any]:
+def split_aux(fun: FlatFunction, outs: list[Any]) -> tuple[list[Any], Any]:
+    """The results among the leaves that `with_aux` gives, and the auxiliary output."""
     assert fun.out_tree is not None
     count = fun.out_tree.num_leaves
     if not fun.has_aux:
@@ -244,11 +272,11 @@ def value_and_grad(
         leaves, treedef = tree_flatten(chosen)
         check_leaves(leaves, "arguments of grad")
         all_names = [leaf_names(f, args, {})] if leaves else []
-        names = _names_at(all_names[0], args, numbers) if all_names else []
+        names = names_at(all_names[0], args, numbers) if all_names else []
         check_differentiable(leaves, names, "grad", holomorphic, allow_int)
         fun = FlatFunction(f, args, kwargs, numbers, has_aux)
-        linear = linearize_flat(_with_aux(fun), leaves)
-        outs, aux = _split_aux(fun, linear.outs)
+        linear = linearize_flat(with_aux(fun), leaves)
+        outs, aux = split_aux(fun, linear.outs)
         assert fun.out_tree is not None
         aval = check_scalar_output(outs, fun.out_tree, f, holomorphic)
         if linear.dropped and not linear.out_mask[0]:
@@ -271,7 +299,8 @@ def value_and_grad(
     return differentiated
 
 
-def _names_at(names: list[str], args: Sequence[Any], numbers: Sequence[int]) -> list[str]:
+def names_at(names: list[str], args: Sequence[Any], numbers: Sequence[int]) -> list[str]:
+    """The names of the leaves of some arguments, out of those of all."""
     starts = [0]
     for arg in args:
         starts.append(starts[-1] + tree_structure(arg).num_leaves)
@@ -285,9 +314,10 @@ def grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """A function that returns the gradient of `f`; arguments as in `value_and_grad`.
+    """A function that returns the gradient of `f`; arguments and errors as in `value_and_grad`.
 
-    With `has_aux` it returns `(gradient, aux)`.
+    The gradient has the structure, shapes and dtypes of the argument it is taken for (a tuple of
+    such for a tuple of `argnums`). With `has_aux` the function returns `(gradient, aux)`.
 
     >>> grad(lambda x: x**3)(2.0)
     12.0
@@ -306,7 +336,17 @@ def grad(
 def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of the scalar function `f` times `tangents`, with the structure of `primals`.
 
-    Forward over reverse: a constant multiple of the work of `f`, whatever the dimension.
+    Forward over reverse: a constant multiple of the work of `f`, whatever the dimension
+    (Pearlmutter, Fast exact multiplication by the Hessian, 1994).
+
+    Args:
+      f: returns one real scalar.
+      primals: a tuple or list with one pytree of floating arrays per argument of `f`.
+      tangents: the same structure, shapes and dtypes.
+
+    Raises:
+      ShapeError: `f` does not return a scalar.
+      PytreeError, ShapeError, DtypeError: tangents of other types than `primals`.
 
     >>> hvp(lambda x: x**3, (2.0,), (1.0,))
     (12.0,)
@@ -342,202 +382,3 @@ def _check_sequences(what: str, primals: Any, tangents: Any) -> None:
             )
     if len(primals) != len(tangents):
         raise PytreeError(f"{what}: {len(primals)} primals, but {len(tangents)} tangents")
-
-
-# --- Jacobians ----------------------------------------------------------------------------------
-
-
-def jacfwd(
-    f: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]:
-    """The Jacobian of `f` by columns, as one batched forward pass.
-
-    Result: the structure of `f`'s output, each leaf holding the structure of the arguments, whose
-    leaves have shape `output.shape + input.shape`.
-    """
-    check_callable(f, "jacfwd")
-
-    @functools.wraps(f)
-    def jacobian_function(*args: Any, **kwargs: Any) -> Any:
-        numbers = normalized_argnums(argnums, len(args), "jacfwd")
-        leaves, treedef = tree_flatten(tuple(args[k] for k in numbers))
-        check_leaves(leaves, "arguments of jacfwd")
-        names = _names_at(leaf_names(f, args, {}), args, numbers)
-        check_differentiable(leaves, names, "jacfwd", holomorphic, False)
-        fun = FlatFunction(f, args, kwargs, numbers, has_aux)
-        flat = _with_aux(fun)
-        basis, size = _basis([aval_of(p) for p in leaves])
-        primal_outs: list[Any] = []
-
-        def push(*tangents: Any) -> list[Any]:
-            trace = JVPTrace(STATE.trace)
-            try:
-                with use_trace(trace):
-                    results = flat(*trace.wrap(leaves, tangents))
-            finally:
-                trace.alive = False
-            outs = [trace.primal_of(v) for v in results]
-            primal_outs[:] = outs
-            return [
-                *outs,
-                *(instantiate(trace.tangent_of(v), p) for v, p in zip(results, outs, strict=True)),
-            ]
-
-        found, dims = batch_flat(push, basis, [0] * len(basis), size)
-        half = len(found) // 2
-        outs, aux = _split_aux(
-            fun, [_unbatched(v, d) for v, d in zip(found[:half], dims, strict=False)]
-        )
-        assert fun.out_tree is not None
-        columns = [_front(v, d, size) for v, d in zip(found[half:], dims[half:], strict=True)][
-            : len(outs)
-        ]
-        in_shapes = [aval_of(p).shape for p in leaves]
-        blocks = []
-        for out, column in zip(outs, columns, strict=True):
-            shape = aval_of(out).shape
-            moved = move_axis(column, 0, len(shape))
-            blocks.append(_split_last(moved, shape, in_shapes))
-        return _assemble(fun, treedef, blocks, outs, aux, argnums, has_aux)
-
-    return jacobian_function
-
-
-def jacrev(
-    f: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-) -> Callable[..., Any]:
-    """The Jacobian of `f` by rows, as one batched reverse pass; shapes as in `jacfwd`."""
-    check_callable(f, "jacrev")
-
-    @functools.wraps(f)
-    def jacobian_function(*args: Any, **kwargs: Any) -> Any:
-        numbers = normalized_argnums(argnums, len(args), "jacrev")
-        leaves, treedef = tree_flatten(tuple(args[k] for k in numbers))
-        check_leaves(leaves, "arguments of jacrev")
-        names = _names_at(leaf_names(f, args, {}), args, numbers)
-        check_differentiable(leaves, names, "jacrev", holomorphic, allow_int)
-        fun = FlatFunction(f, args, kwargs, numbers, has_aux)
-        linear = linearize_flat(_with_aux(fun), leaves)
-        outs, aux = _split_aux(fun, linear.outs)
-        out_avals = [aval_of(v) for v in outs]
-        for aval in out_avals:
-            if not is_inexact(aval.dtype) or is_complex(aval.dtype) != holomorphic:
-                wanted = "complex" if holomorphic else "real floating-point"
-                raise DtypeError(f"jacrev needs {wanted} outputs, got {aval.dtype}")
-        basis, size = _basis(out_avals)
-        in_avals = [aval_of(p) for p in leaves]
-        rest = [None] * (len(linear.outs) - len(outs))
-
-        def pull(*cts: Any) -> list[Any]:
-            return pull_back(linear, [*cts, *rest], in_avals)
-
-        found, dims = batch_flat(pull, basis, [0] * len(basis), size)
-        rows = [_front(v, d, size) for v, d in zip(found, dims, strict=True)]
-        blocks: list[list[Any]] = [[] for _ in outs]
-        for row, in_aval in zip(rows, in_avals, strict=True):
-            start = 0
-            for block, aval in zip(blocks, out_avals, strict=True):
-                part = _cut(row, 0, start, start + aval.size) if len(outs) > 1 else row
-                start += aval.size
-                block.append(_reshaped(part, (*aval.shape, *in_aval.shape)))
-        return _assemble(fun, treedef, blocks, outs, aux, argnums, has_aux)
-
-    return jacobian_function
-
-
-jacobian = jacrev
-
-
-def hessian(
-    f: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]:
-    """The Hessian of `f`, forward over reverse."""
-    check_callable(f, "hessian")
-    inner = jacrev(f, argnums, has_aux, holomorphic)
-    return jacfwd(inner, argnums, has_aux, holomorphic)
-
-
-def _basis(avals: Sequence[Aval]) -> tuple[list[Any], int]:
-    """The unit vectors of the product space: for each part an array (size, *part.shape)."""
-    size = sum(a.size for a in avals)
-    found = []
-    start = 0
-    for aval in avals:
-        if not is_inexact(aval.dtype):
-            found.append(np.zeros((size, *aval.shape), float0))
-            start += aval.size
-            continue
-        part = np.zeros((size, aval.size), aval.dtype)
-        part[np.arange(start, start + aval.size), np.arange(aval.size)] = 1
-        found.append(part.reshape((size, *aval.shape)))
-        start += aval.size
-    return found, size
-
-
-def _front(value: Any, dim: int | None, size: int) -> Any:
-    if dim is not None:
-        return move_axis(value, dim, 0)
-    aval = aval_of(value)
-    if aval.dtype == float0:
-        return np.zeros((size, *aval.shape), float0)
-    return broadcast(value, (size, *aval.shape))
-
-
-def _unbatched(value: Any, dim: int | None) -> Any:
-    if dim is None:
-        return value
-    first = slice_axis(move_axis(value, dim, 0), 0, 0, 1)
-    return reshape(first, aval_of(first).shape[1:])
-
-
-def _cut(value: Any, axis: int, start: int, limit: int) -> Any:
-    if aval_of(value).dtype == float0:
-        return value[(slice(None),) * axis + (slice(start, limit),)]
-    return slice_axis(value, axis, start, limit)
-
-
-def _reshaped(value: Any, shape: tuple[int, ...]) -> Any:
-    if aval_of(value).dtype == float0:
-        return np.zeros(shape, float0)
-    return value if aval_of(value).shape == shape else reshape(value, shape)
-
-
-def _split_last(value: Any, shape: tuple[int, ...], parts: Sequence[tuple[int, ...]]) -> list[Any]:
-    """The last axis of `value` cut into pieces of these shapes."""
-    if len(parts) == 1:
-        return [_reshaped(value, (*shape, *parts[0]))]
-    found = []
-    start = 0
-    for part in parts:
-        n = int(np.prod(part, dtype=np.int64))
-        found.append(_reshaped(_cut(value, len(shape), start, start + n), (*shape, *part)))
-        start += n
-    return found
-
-
-def _assemble(
-    fun: FlatFunction,
-    treedef: PyTreeDef,
-    blocks: Sequence[Sequence[Any]],
-    outs: Sequence[Any],
-    aux: Any,
-    argnums: Any,
-    has_aux: bool,
-) -> Any:
-    single = not isinstance(argnums, tuple | list)
-    trees = []
-    for block in blocks:
-        tree = tree_unflatten(treedef, finished(block))
-        trees.append(tree[0] if single else tree)
-    result = fun.unflatten(trees)
-    return (result, aux) if has_aux else result
