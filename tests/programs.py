@@ -59,8 +59,9 @@ class Value:
 class Builder:
     """The program being written."""
 
-    def __init__(self, rng: np.random.Generator, dtype: Any, smooth: bool) -> None:
+    def __init__(self, rng: np.random.Generator, dtype: Any, smooth: bool, limit: int) -> None:
         self.rng = rng
+        self.limit = limit
         self.dtype = np.dtype(dtype)
         self.complex = self.dtype.kind == "c"
         self.real = self.dtype.type(0).real.dtype
@@ -150,6 +151,8 @@ def copied(x: Any) -> Any:
     return np.array(x) if isinstance(x, np.generic) else x.copy()
 
 
+EXTENTS = (2, 3, 5, 7, 8, 16, 17, 31, 32, 33, 63, 64, 65, 66, 70, 100, 128, 129, 130, 257, 300)
+
 Rule = Callable[[Builder], Value | None]
 
 
@@ -198,7 +201,7 @@ def _binary(b: Builder) -> Value | None:
     y = b.pick(lambda v: _broadcasts(v.shape, x.shape))
     assert y is not None
     shape = np.broadcast_shapes(x.shape, y.shape)
-    if math.prod(shape) > 400:
+    if math.prod(shape) > b.limit:
         return None
     m, n = x.name, y.name
     smooth: list[tuple[str, float]] = [
@@ -276,7 +279,7 @@ def _view(b: Builder) -> Value | None:
         return b.emit(f"np.flip({n}, {axis})", shape, v.bound)
     if kind == 4:
         lead = int(b.rng.integers(1, 4))
-        if math.prod(shape) * lead > 400:
+        if math.prod(shape) * lead > b.limit:
             return None
         return b.emit(f"np.broadcast_to({n}, {(lead, *shape)})", (lead, *shape), v.bound)
     if kind == 5:
@@ -304,7 +307,7 @@ def _random_slice(b: Builder, extent: int) -> tuple[int | None, int | None, int]
 
 
 def _join(b: Builder) -> Value | None:
-    v = b.pick(lambda v: len(v.shape) > 0 and math.prod(v.shape) <= 150)
+    v = b.pick(lambda v: len(v.shape) > 0 and math.prod(v.shape) <= 0.375 * b.limit)
     if v is None:
         return None
     w = b.pick(lambda w: w.shape == v.shape)
@@ -324,7 +327,7 @@ def _join(b: Builder) -> Value | None:
 
 
 def _contraction(b: Builder) -> Value | None:
-    v = b.pick(lambda v: len(v.shape) in (1, 2, 3) and math.prod(v.shape) <= 150)
+    v = b.pick(lambda v: len(v.shape) in (1, 2, 3) and math.prod(v.shape) <= 0.375 * b.limit)
     if v is None:
         return None
     k = v.shape[-1]
@@ -336,7 +339,7 @@ def _contraction(b: Builder) -> Value | None:
     if kind == 1:
         w = b.weights((k,))
         return b.emit(f"np.dot({v.name}, {w})", v.shape[:-1], v.bound * k)
-    if kind == 2 and len(v.shape) == 2:
+    if kind == 2 and len(v.shape) == 2 and v.shape[0] ** 2 <= b.limit:
         shape = (v.shape[0], v.shape[0])
         return b.emit(f"{v.name} @ {v.name}.T * {1.0 / k!r}", shape, v.bound**2)
     if kind == 3 and len(v.shape) == 3:
@@ -451,7 +454,7 @@ def _complex_binary(b: Builder) -> Value | None:
     y = b.pick(lambda v: _broadcasts(v.shape, x.shape))
     assert y is not None
     shape = np.broadcast_shapes(x.shape, y.shape)
-    if math.prod(shape) > 400:
+    if math.prod(shape) > b.limit:
         return None
     m, n = x.name, y.name
     options: list[tuple[str, float]] = [
@@ -517,6 +520,7 @@ def random_program(
     smooth: bool = True,
     scalar: bool = True,
     rules: list[tuple[Rule, float]] | None = None,
+    large: bool = False,
 ) -> Program:
     """The program of that seed.
 
@@ -526,14 +530,19 @@ def random_program(
       smooth: leave out operations with kinks and jumps.
       scalar: return one number (a loss); otherwise a tuple of the values nobody used.
       rules: the operations to draw from, with weights; by default all for the kind of dtype.
+      large: arrays of up to 20,000 elements instead of 400, so that loops have vectors, blocks
+        and remainders; otherwise no axis of an argument is longer than 4.
     """
     rng = np.random.default_rng([seed, 20240])
-    b = Builder(rng, dtype, smooth)
+    b = Builder(rng, dtype, smooth, 20_000 if large else 400)
+    extents = np.append(rng.choice(EXTENTS, 2), 1) if large else np.arange(1, 5)
     args = []
     count = int(rng.integers(1, 4))
     for k in range(count):
         rank = int(rng.integers(0, 4)) if k else int(rng.integers(1, 4))
-        shape = tuple(rng.integers(1, 5, rank).tolist())
+        shape = tuple(extents[rng.integers(0, len(extents), rank)].tolist())
+        while math.prod(shape) > b.limit // 2:
+            shape = shape[1:]
         args.append(numbers(rng, shape, dtype)[()])
         b.argument(args[-1])
     table = rules or (COMPLEX_RULES if b.complex else RULES)

@@ -18,7 +18,6 @@ import numpy as np
 from tests.programs import RULES, Builder, Rule, Value, _broadcasts, _random_slice
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-LIMIT = 400
 
 
 def _of(kinds: str, rank: int = 0) -> Any:
@@ -51,7 +50,7 @@ def _truth(b: Builder) -> Value | None:
     other = b.pick_any(lambda w: _of("b")(w) and _broadcasts(w.shape, old.shape))
     assert other is not None
     shape = np.broadcast_shapes(old.shape, other.shape)
-    if math.prod(shape) > LIMIT:
+    if math.prod(shape) > b.limit:
         return None
     n = other.name
     options = [
@@ -118,7 +117,7 @@ def _integer(b: Builder) -> Value | None:
     w = b.pick_any(lambda w: _of("iu")(w) and signs(w) and _broadcasts(w.shape, v.shape))
     assert w is not None
     shape = np.broadcast_shapes(v.shape, w.shape)
-    if math.prod(shape) > LIMIT:
+    if math.prod(shape) > b.limit:
         return None
     m, n = v.name, w.name
     options: list[tuple[str, tuple[int, ...]]] = [
@@ -146,7 +145,7 @@ def _integer(b: Builder) -> Value | None:
             for name in ("cumsum", "cumprod", "sort", "argsort", "flip")
         ]
         options += [(f"{m}.sum()", ()), (f"{m}.reshape(-1)", (math.prod(v.shape),))]
-    if len(v.shape) == 2:
+    if len(v.shape) == 2 and v.shape[0] ** 2 <= b.limit:
         options += [(f"{m} @ {m}.T", (v.shape[0], v.shape[0])), (f"{m}.T", v.shape[::-1])]
     text, shape = b.choice(options)
     return b.emit(text, shape, 1)
@@ -160,7 +159,7 @@ def _back(b: Builder) -> Value | None:
     truth = b.pick_any(lambda w: _of("b")(w) and _broadcasts(w.shape, v.shape))
     if truth is not None and b.rng.random() < 0.5:
         shape = np.broadcast_shapes(truth.shape, v.shape)
-        if math.prod(shape) > LIMIT:
+        if math.prod(shape) > b.limit:
             return None
         m = truth.name
         forms = [f"np.where({m}, {n}, 0.25)", f"{m} * {n}", f"np.where(~{m}, -{n}, {n} * {n})"]
@@ -172,11 +171,11 @@ def _back(b: Builder) -> Value | None:
     kind = int(b.rng.integers(5))
     if kind == 0 and index is not None and v.shape and len(index.shape) + len(v.shape) < 5:
         shape = (*index.shape, *v.shape[1:])
-        if math.prod(shape) > LIMIT:
+        if math.prod(shape) > b.limit:
             return None
-        return b.emit(f"{n}[({index.name} % {v.shape[0]}).astype(int)]", shape, v.bound)
+        return b.emit(f"{n}[{index.name}.astype(int) % {v.shape[0]}]", shape, v.bound)
     if kind == 1 and index is not None and v.shape:
-        place = f"({index.name} % {v.shape[0]}).astype(int)"
+        place = f"{index.name}.astype(int) % {v.shape[0]}"
         update = f"0.125 * np.ones({(*index.shape, *v.shape[1:])})"
         form = b.choice(["add", "max", "min"])
         return b.emit(f"at({n})[{place}].{form}({update})", v.shape, v.bound + 0.125 * i.array.size)
@@ -329,7 +328,7 @@ def _write(b: Builder) -> Value | None:
 
 def _nothing(b: Builder) -> Value | None:
     """Arrays without elements, and what comes back from them."""
-    v = b.pick(lambda v: len(v.shape) > 0 and v.array.size <= 150)
+    v = b.pick(lambda v: len(v.shape) > 0 and v.array.size <= 0.375 * b.limit)
     if v is None:
         return None
     n, shape = v.name, v.shape
@@ -374,7 +373,7 @@ def _single(b: Builder) -> Value | None:
     w = b.pick_any(lambda w: _thin(b)(w) and _broadcasts(w.shape, v.shape))
     assert w is not None
     shape = np.broadcast_shapes(v.shape, w.shape)
-    if math.prod(shape) > LIMIT:
+    if math.prod(shape) > b.limit:
         return None
     m, n, large = v.name, w.name, v.bound + w.bound
     options: list[tuple[str, tuple[int, ...], float]] = [
@@ -394,7 +393,7 @@ def _single(b: Builder) -> Value | None:
         (f"{m}.astype(np.float32)", v.shape, v.bound),
     ]
     mixed = np.broadcast_shapes(own.shape, v.shape) if _broadcasts(own.shape, v.shape) else None
-    if mixed is not None and math.prod(mixed) <= LIMIT:
+    if mixed is not None and math.prod(mixed) <= b.limit:
         options += [(f"{own.name} * {m}", mixed, own.bound * v.bound)] * 2
     if v.shape:
         k = _axis(b, v)
@@ -422,10 +421,10 @@ def _half(b: Builder) -> Value | None:
         (f"np.var({m}, axis={k})", _without(v.shape, k), v.bound**2),
         (f"{m}.astype(np.float16) * {m}", v.shape, v.bound**2),
     ]
-    if 2 * v.array.size <= LIMIT:
+    if 2 * v.array.size <= b.limit:
         shape = (2 * v.shape[0], *v.shape[1:])
         options.append((f"np.concatenate([{m}, {m} * 0.5])", shape, v.bound))
-    if len(v.shape) == 2:
+    if len(v.shape) == 2 and v.shape[0] ** 2 <= b.limit:
         options += [(f"{m} @ {m}.T", (v.shape[0],) * 2, v.bound**2 * v.shape[1])] * 2
     text, shape, bound = b.choice(options)
     return b.emit(text, shape, bound)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from pathlib import Path
 
@@ -183,6 +184,36 @@ def test_same_bits_in_vector_body_and_remainder(op: str, tag: str) -> None:
     whole = run(f"{op}_{tag}", x)
     single = np.concatenate([run(f"{op}_{tag}", x[i : i + 1]) for i in range(x.size)])
     assert whole.tobytes() == single.tobytes()
+
+
+def test_a_constant_operand_has_the_bits_of_another() -> None:
+    # What the compiler computes itself, for a padding or a fill value, is what the function gives.
+    types = {"f64": ("double", "f8"), "f32": ("float", "f4"),
+             "c128": ("complex128_t", "c16"), "c64": ("complex64_t", "c8")}  # fmt: skip
+    points = [(0.3, 0.1), (5.0, 0.0), (0.7, -1.3), (-0.45, 0.25), (1.9, 2.2), (-2.6, 3.1)]
+    made, source = {}, ""
+    for name, function in vecmath.function_table().items():
+        ct, code = types.get(name.rpartition("_")[2], ("", ""))
+        head = rf"{ct} stax_{name}\({ct}(?: \w+)?(, {ct}[^,)]*)?\)"
+        if not ct or not (found := re.search(head, function.text)):
+            continue
+        source += f"{{ volatile {ct} x; {ct} *out = p[{len(made)}];\n"
+        made[name] = np.zeros((len(points), 2), code)
+        for a, b in points:
+            value = f"__builtin_complex({a!r}, {b!r})" if code[0] == "c" else repr(a)
+            value = re.sub(r"(\.\d+)", r"\1f", value) if code in ("c8", "f4") else value
+            calls = [f"stax_{name}({v}, {v})" if found[1] else f"stax_{name}({v})" for v in "cv"]
+            source += f"x = {value}; {{ {ct} c = {value}, v = x;\n"
+            source += f"*out++ = {calls[0]}; *out++ = {calls[1]}; }}\n"
+        source += "}\n"
+    assert {"sin_c128", "libm_pow_c64", "lgamma_f64", "expm1_c128", "atan2_f32"} <= {*made}
+    toolchain = find_toolchain()
+    assert toolchain is not None
+    text = vecmath.definitions(made) + f"void both(void **p) {{\n{source}}}\n"
+    both = toolchain.load(text).handle.both
+    both((ctypes.c_void_p * len(made))(*(m.ctypes.data for m in made.values())))
+    bits = {name: np.nan_to_num(m.T, copy=False) for name, m in made.items()}
+    assert [name for name, (c, v) in bits.items() if c.tobytes() != v.tobytes()] == []
 
 
 def test_definitions_hold_what_is_needed_and_no_more() -> None:

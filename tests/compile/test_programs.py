@@ -8,12 +8,17 @@ them the loop IR, whose order is fixed, still has to give the same bits, and C h
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
 import stax
+from stax.compile import program_of
 from tests import programs
-from tests.compile.levels import SWITCHES, lowered_with, run_c, run_loops, same_bits
+from tests.compile.levels import SWITCHES, lowered_with, run_loops, same_bits
 from tests.compile.nestings import assert_agree, nestings
 from tests.fuzzing import about, fuzz
 from tests.programs import RULES, Program, random_program
@@ -45,25 +50,52 @@ def check_levels(program: Program, tolerance: float) -> None:
     close(run_loops(lowered.lowered, args), eager, tolerance)
 
 
-def check_switches(program: Program, bitwise: bool) -> None:
-    """No pass changes a result of the C program."""
-    graph = stax.make_ir(program.fn)(*program.args)
-    expected = run_c(graph, program.args)
-    for name, switches in SWITCHES.items():
-        found = run_c(graph, program.args, **switches)
-        if bitwise:
-            assert all(map(same_bits, found, expected)), name
-        else:
-            close(found, expected, 1e-12)
+EXTREME = (0.0, -0.0, 1.0, -1.0, 5e-324, -1e-310, np.inf, -np.inf, np.nan, 1e300)
 
 
-def check_loop_switches(program: Program) -> None:
-    """No pass changes a bit of what the loop IR means, whatever the program."""
+def extremes(program: Program, values: Sequence[float], count: int) -> Iterator[tuple[Any, ...]]:
+    """Arguments whose elements are, more and more of them, among those values."""
+    rng = np.random.default_rng(program.seed)
+
+    def replaced(x: Any, share: float) -> Any:
+        x = np.array(x)
+        parts = (x.real, x.imag) if x.dtype.kind == "c" else (x,)
+        for part in parts:
+            chosen = rng.choice(np.array(values).astype(part.dtype), part.shape)
+            part[...] = np.where(rng.random(part.shape) < share, chosen, part)
+        return x[()]
+
+    with np.errstate(all="ignore"):
+        for k in range(count):
+            yield tuple(replaced(x, (k + 1) / count) for x in program.args)
+
+
+def check_switches(program: Program, bitwise: bool, values: Sequence[float] = EXTREME) -> None:
+    """No pass changes a result of the C program, nor a bit of it for numbers of any kind."""
     graph = stax.make_ir(program.fn)(*program.args)
-    expected = run_loops(lowered_with(graph).lowered, program.args)
+    given = [program.args, *(extremes(program, values, 6) if bitwise else ())]
+    expected = [*map(program_of(lowered_with(graph)).run, given)]
     for name, switches in SWITCHES.items():
-        found = run_loops(lowered_with(graph, **switches).lowered, program.args)
-        assert all(map(same_bits, found, expected)), name
+        run = program_of(lowered_with(graph, **switches)).run
+        for args, wanted in zip(given, expected, strict=True):
+            found = run(args)
+            if bitwise:
+                assert all(map(same_bits, found, wanted)), (name, args)
+            else:
+                close(found, wanted, 1e-12)
+
+
+def check_loop_switches(program: Program, values: Sequence[float] = EXTREME) -> None:
+    """No pass changes a bit of what the loop IR means, whatever the program and the numbers."""
+    graph = stax.make_ir(program.fn)(*program.args)
+    plain = lowered_with(graph).lowered
+    lowered = {name: lowered_with(graph, **s).lowered for name, s in SWITCHES.items()}
+    for args in (program.args, *extremes(program, values, 2)):
+        with np.errstate(all="ignore"):
+            expected = run_loops(plain, args)
+            for name, other in lowered.items():
+                found = run_loops(other, args)
+                assert all(map(same_bits, found, expected)), (name, args)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -136,18 +168,26 @@ def check_nestings(seed: int) -> None:
 
 
 def check_everything(seed: int) -> None:
-    """All levels and switches of one real and one complex program."""
+    """All levels and switches of one real and one complex program, every other one large."""
+    large = seed % 2 == 1
     for dtype, tolerance, rules in (
         (np.float64, 1e-12, WITHOUT_SUMS),
         (np.complex128, 1e-11, COMPLEX_WITHOUT_SUMS),
     ):
-        program = random_program(seed, smooth=False, scalar=False, dtype=dtype)
+        made = functools.partial(
+            random_program, seed, smooth=False, scalar=False, dtype=dtype, large=large
+        )
+        program, bitwise = made(), made(rules=rules)
         with about(program):
-            check_levels(program, tolerance)
+            check_levels(program, 10 * tolerance if large else tolerance)
             check_loop_switches(program)
-        bitwise = random_program(seed, smooth=False, scalar=False, dtype=dtype, rules=rules)
         with about(bitwise):
             check_switches(bitwise, bitwise=True)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5, 7])
+def test_levels_and_switches_of_large_programs(seed):
+    check_everything(seed)
 
 
 @pytest.mark.fuzz

@@ -56,6 +56,11 @@ typedef double _Complex complex128_t;
 #define STAX_FMA 0
 #endif
 #define STAX_INLINE static inline __attribute__((always_inline, unused))
+/* A function of the C library under a name of ours.  By its own name the compiler would know it,
+   compute calls with constants itself and round some of them otherwise than the library. */
+#define STAX_LIBRARY(name) __asm__(STAX_QUOTED(__USER_LABEL_PREFIX__) name) __attribute__((const))
+#define STAX_QUOTED(x) STAX_QUOTED_(x)
+#define STAX_QUOTED_(x) #x
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wpsabi"  /* only static functions take vectors */
 #endif

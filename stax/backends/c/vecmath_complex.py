@@ -130,8 +130,7 @@ STAX_INLINE @ct stax_pow_@t(@ct x, @ct y) {
     return stax_libm_pow_@t(x, y);
 }
 //: libm_pow_@t 60 scalar
-extern @ct cpow@s(@ct, @ct);
-STAX_INLINE @ct stax_libm_pow_@t(@ct x, @ct y) { return cpow@s(x, y); }
+extern @ct stax_libm_pow_@t(@ct, @ct) STAX_LIBRARY("cpow@s");
 //: rsqrt_@t 30 scalar
 STAX_INLINE @ct stax_rsqrt_@t(@ct x) { return stax_reciprocal_@t(stax_libm_sqrt_@t(x)); }
 //: sigmoid_@t 50 scalar
@@ -153,16 +152,22 @@ STAX_INLINE @ct stax_log10_@t(@ct x) {
     return __builtin_complex(__real__ y * (@rt)@log10e, __imag__ y * (@rt)@log10e);
 }
 //: log1p_@t 40 scalar
-extern @rt hypot@s(@rt, @rt), atan2@s(@rt, @rt), log@s(@rt);
+extern @rt stax_libm_hypot@s(@rt, @rt) STAX_LIBRARY("hypot@s");
+extern @rt stax_libm_atan2@s(@rt, @rt) STAX_LIBRARY("atan2@s");
+extern @rt stax_libm_log@s(@rt) STAX_LIBRARY("log@s");
 STAX_INLINE @ct stax_log1p_@t(@ct x) {
     @rt re = __real__ x + 1, im = __imag__ x;
-    return __builtin_complex(log@s(hypot@s(re, im)), atan2@s(im, re));
+    return __builtin_complex(stax_libm_log@s(stax_libm_hypot@s(re, im)), stax_libm_atan2@s(im, re));
 }
 //: expm1_@t 60 scalar
-extern @rt expm1@s(@rt), exp@s(@rt), sin@s(@rt), cos@s(@rt);
+extern @rt stax_libm_expm1@s(@rt) STAX_LIBRARY("expm1@s");
+extern @rt stax_libm_exp@s(@rt) STAX_LIBRARY("exp@s");
+extern @rt stax_libm_sin@s(@rt) STAX_LIBRARY("sin@s");
+extern @rt stax_libm_cos@s(@rt) STAX_LIBRARY("cos@s");
 STAX_INLINE @ct stax_expm1_@t(@ct x) {
-    @rt re = __real__ x, im = __imag__ x, half = sin@s(im / 2);
-    return __builtin_complex(expm1@s(re) * cos@s(im) - 2 * half * half, exp@s(re) * sin@s(im));
+    @rt im = __imag__ x, half = stax_libm_sin@s(im / 2), size = stax_libm_exp@s(__real__ x);
+    @rt re = stax_libm_expm1@s(__real__ x) * stax_libm_cos@s(im) - 2 * half * half;
+    return __builtin_complex(re, size * stax_libm_sin@s(im));
 }
 """
 
@@ -205,8 +210,7 @@ STAX_INLINE uint8_t stax_@name_@t(@ct x, @ct y) {
 
 _LIBRARY = r"""
 //: libm_@name_@t 30 scalar
-extern @ct c@name@s(@ct);
-STAX_INLINE @ct stax_libm_@name_@t(@ct x) { return c@name@s(x); }
+extern @ct stax_libm_@name_@t(@ct) STAX_LIBRARY("c@name@s");
 """
 _NAMED = r"""
 //: @name_@t 30 scalar

@@ -271,9 +271,11 @@ STAX_INLINE double stax_erfinv_f64(double x) {
     return __builtin_copysign(y, x);
 }
 //: lgamma_f64 60 scalar
-extern double lgamma(double);
+extern double stax_libm_lgamma(double) STAX_LIBRARY("lgamma");
 // SciPy's value at -infinity, where the C library's is +infinity
-STAX_INLINE double stax_lgamma_f64(double x) { return x == -__builtin_inf() ? x : lgamma(x); }
+STAX_INLINE double stax_lgamma_f64(double x) {
+    return x == -__builtin_inf() ? x : stax_libm_lgamma(x);
+}
 //: digamma_f64 60 scalar
 // on [1, 2] the distance from the root times 31/32 and a small rational function; elsewhere by
 // recurrence, reflection, and from 10 up by the asymptotic series
