@@ -19,6 +19,7 @@ import numpy as np
 
 from stax.backends.triton.methods import Methods, on_host
 from stax.core.trace import EVAL, STATE, UFUNC_FINDERS, UFUNCS, Tracer
+from stax.dtypes import is_supported
 from stax.errors import CompilerNotFoundError
 from stax.pytree import tree_leaves, tree_map
 from stax.transforms.jit import jit
@@ -102,11 +103,19 @@ def _program(function: Any, name: str, templates: tuple[Any, ...], keys: tuple[s
     return jit(run, backend="triton")
 
 
-def _has_version(function: Any) -> bool:
-    """Whether a ufunc can be traced."""
-    if not isinstance(function, np.ufunc) or function in UFUNCS:
+def _has_version(function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a ufunc can be traced, with operands such as these."""
+    if not isinstance(function, np.ufunc):
         return True
-    return any(finder(function) is not None for finder in UFUNC_FINDERS)
+    if not all(_is_number(v) or _is_traceable(v) for v in args):
+        return False
+    return function in UFUNCS or any(finder(function) is not None for finder in UFUNC_FINDERS)
+
+
+def _is_traceable(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return is_supported(value.dtype.newbyteorder("="))
+    return isinstance(value, Methods | list | tuple)
 
 
 def _on_host(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -121,7 +130,7 @@ def compute(
     known = tree_leaves((args, kwargs))
     if STATE.trace is not EVAL or STATE.jit_disabled or any(isinstance(v, Tracer) for v in known):
         return _on_host(function, name, args, kwargs)
-    if not _has_version(function) or kwargs.get("out") is not None:
+    if not _has_version(function, args) or kwargs.get("out") is not None:
         return _on_host(function, name, args, kwargs)
     given: list[Any] = []
     if isinstance(function, np.ufunc):

@@ -206,9 +206,12 @@ def _mode(mode: Any) -> str:
     return MODES[mode]
 
 
-def at(x: Any) -> IndexUpdateHelper:
-    """Functional writes on arrays and traced values alike: `at(x)[index].set(value)`."""
-    return IndexUpdateHelper(x)
+def at(x: Any) -> Any:
+    """Functional writes on arrays and traced values alike: `at(x)[index].set(value)`.
+
+    An array on a device is changed there.
+    """
+    return x.at if hasattr(x, "put_beside") else IndexUpdateHelper(x)
 
 
 METHODS["at"] = at

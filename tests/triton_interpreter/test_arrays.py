@@ -10,7 +10,7 @@ import stax
 from stax import on_device
 from stax.backends.triton import run
 from stax.backends.triton.array import put
-from stax.errors import CompilerNotFoundError, ShapeError
+from stax.errors import CompilerNotFoundError, MutationError, ShapeError
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4) + 1
 WHERE = np.array([0, -1, 2])
@@ -73,6 +73,7 @@ def test_a_changed_copy_is_made_on_the_device():
     for found, wanted in (
         (x.at[0].set(0), stax.at(X)[0].set(0)),
         (x.at[1:, 0].add(5.0), stax.at(X)[1:, 0].add(5.0)),
+        (stax.at(x)[2, 1:].max(5), stax.at(X)[2, 1:].max(5)),
         (x.at[WHERE, 1].multiply(put(X[:, 0])), stax.at(X)[WHERE, 1].multiply(X[:, 0])),
     ):
         assert isinstance(found, stax.DeviceArray)
@@ -106,7 +107,20 @@ def test_bounds_are_checked():
             x[index]
 
 
+def test_what_python_asks_of_numbers_and_containers():
+    x, one = put(X), put(np.float32(2.6))
+    assert isinstance(x, stax.Array)
+    assert (3.0 in x, 99 in x, x.itemsize, len(x)) == (True, False, 4, 3)
+    assert (round(one), round(one, 1), int(one), complex(one).real) == (3, 2.6, 2, float(one))
+    np.testing.assert_array_equal(round(x / 3, 1), np.round(X / 3, 1))
+    assert max([one, one * 2]) is not one
+    assert np.asarray(x == None).any() is np.False_  # noqa: E711 - NumPy compares each element
+    assert np.asarray(sum([one, one])) == np.float32(5.2)
+
+
 def test_errors_are_those_of_the_operation():
+    with pytest.raises(MutationError, match=r"never change\n.*\n.*x\.at\[index\]\.set"):
+        put(X)[0] = 1
     with pytest.raises(ShapeError, match=r"add: .*\(3, 4\) and \(3,\)"):
         put(X) + np.ones(3)
     with pytest.raises(AttributeError):

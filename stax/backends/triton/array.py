@@ -66,6 +66,11 @@ class DeviceArray(Methods):
         return self.size * self.dtype.itemsize
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
     def device(self) -> str:
         """The device, such as "cuda:0"."""
         return f"{self._machine.name.partition(':')[0]}:{self._machine.index}"

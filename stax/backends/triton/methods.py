@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from stax.errors import DeviceError
+from stax.errors import DeviceError, MutationError
 
 if TYPE_CHECKING:
     from stax.backends.triton.array import DeviceArray
@@ -144,6 +144,21 @@ class Methods(_Mixin):
                 start = part.ctypes.data - outline.ctypes.data
                 return _here(self).copied_part(part.shape, start)
         return compute(operator.getitem, "[]", (self, *keys), {})
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise MutationError(
+            f"an element of an array on {_here(self).device} cannot be assigned to: such arrays "
+            "never change",
+            hint="write x = x.at[index].set(value)",
+        )
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if not self.shape:
+            return round(_here(self).item(), digits)
+        return self.round(digits or 0)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
