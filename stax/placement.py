@@ -196,6 +196,9 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: A
     Raises:
       DeviceError: there is no such device.
       ShapeError: a sharding is for arrays of more axes.
+
+    >>> device_put([1.0, np.arange(2)])
+    [array(1.), array([0, 1])]
     """
     if not _is_place(device):
         places, structure = tree_flatten(device, _is_place)
@@ -282,12 +285,21 @@ DLPACK_HOOK.append(from_dlpack)
 
 
 def device_get(x: Any) -> Any:
-    """The leaves of `x` as NumPy arrays; a traced one is returned as it is."""
+    """The leaves of the pytree `x` as NumPy arrays; a traced one is returned as it is.
+
+    It waits for what a device still computes.
+
+    >>> device_get({"a": 1.0})
+    {'a': array(1.)}
+    """
     return tree_map(lambda leaf: leaf if isinstance(leaf, Tracer) else np.asarray(leaf), x)
 
 
 def block_until_ready(x: Any) -> Any:
-    """`x`, once what lies on a device is computed; on the CPU it is when a call returns."""
+    """The pytree `x`, once what lies on a device is computed; on the CPU nothing is waited for.
+
+    For measuring time: calls return before a device is done.
+    """
     return tree_map(lambda v: v.block_until_ready() if hasattr(v, "machine") else v, x)
 
 

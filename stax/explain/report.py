@@ -269,7 +269,13 @@ def resident_bytes() -> int | None:
 def explain(fun: Callable[..., Any]) -> Callable[..., Report]:
     """A function that returns the report of every decision about `fun` at its arguments.
 
-    `fun` may be compiled already; its own options hold then.
+    `fun` may be compiled already; its own options hold then. Arguments may be
+    `ShapeDtypeStruct`s: nothing is run until `.measured` is asked for.
+
+    Returns:
+      A function with the arguments of `fun` that gives a `Report`: its text says what is saved
+      and why, the schedule, every buffer and its reason, the predicted peak; `.save_html(path)`
+      writes a page, `.measured` runs the program.
 
     >>> import numpy as np
     >>> report = explain(lambda x: np.sin(x) * 2)(np.zeros(3))

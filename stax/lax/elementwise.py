@@ -408,7 +408,11 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
 
 
 def stop_gradient(x: Any) -> Any:
-    """`x` (a pytree), constant to every derivative."""
+    """`x` (a pytree of arrays), constant to every derivative.
+
+    >>> stax.grad(lambda x: x * stax.lax.stop_gradient(x))(3.0)
+    3.0
+    """
 
     def stop(leaf: Any) -> Any:
         return casts.stop_gradient(leaf) if isinstance(leaf, Tracer) else leaf

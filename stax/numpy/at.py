@@ -32,7 +32,15 @@ MODES = {
 
 
 class IndexUpdateHelper:
-    """`x.at`: index it to name elements, then `set`, `add`, ... give a changed copy."""
+    """`x.at`: index it to name elements, then `set`, `add`, ... give a changed copy.
+
+    Indices are NumPy's, and may be traced. Every method takes `mode`, which says what becomes of
+    an index outside the array: an error by default, or "drop", "fill", "clip", "wrap",
+    "promise_in_bounds". `docs/arrays.md` has the account.
+
+    >>> np.zeros(3).at[1].add(2.0)
+    array([0., 2., 0.])
+    """
 
     __slots__ = ("array",)
 

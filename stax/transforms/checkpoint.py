@@ -304,6 +304,9 @@ def checkpoint_sequential(
 
     Raises:
       StaticArgumentError: `segments` is no number of parts that so many functions have.
+
+    >>> stax.grad(lambda x: checkpoint_sequential([np.sin, np.exp, np.sin], 2, x))(0.0)
+    0.5403023058681398
     """
     steps = list(functions)
     for step in steps:
@@ -351,7 +354,17 @@ name_p: Primitive = linear_shape_op(
 
 
 def checkpoint_name(x: Any, name: str) -> Any:
-    """`x`, its leaves marked with a name that checkpoint policies refer to."""
+    """`x` (a pytree of arrays), its leaves marked with a name that checkpoint policies refer to.
+
+    Raises:
+      ConfigurationError: the name is no string.
+
+    >>> def layer(x, w):
+    ...     return np.tanh(checkpoint_name(x @ w, "product"))
+    >>> policy = checkpoint_policies.save_only_these_names("product")
+    >>> stax.grad(checkpoint(lambda x, w: layer(x, w).sum(), policy=policy))(np.ones(2), np.eye(2))
+    array([0.41997434, 0.41997434])
+    """
     _checked_names([name], "checkpoint_name")
     leaves, treedef = tree_flatten(x)
     if STATE.trace is EVAL:
@@ -360,7 +373,14 @@ def checkpoint_name(x: Any, name: str) -> Any:
 
 
 class checkpoint_policies:
-    """Policies for `checkpoint`: `policy(primitive, *avals, **params)` is true for what is kept."""
+    """Policies for `checkpoint`: `policy(primitive, *avals, **params)` is true for what is kept.
+
+    The primitive is an operation, `avals` are the types of its operands and `params` its
+    parameters. Some are policies, others make one of names given by `checkpoint_name`; a function
+    of yours with these arguments will do too.
+
+    >>> f = checkpoint(np.tanh, policy=checkpoint_policies.dots_saveable)
+    """
 
     @staticmethod
     def everything_saveable(prim: Primitive, *avals: Aval, **params: Any) -> bool:

@@ -54,7 +54,13 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
 def debug_nans(enable: bool = True) -> Iterator[None]:
     """Inside the block an operation that makes a NaN raises FloatingPointError and names itself.
 
-    Compiled functions run operation by operation there.
+    Compiled functions run operation by operation there. `stax.experimental.checkify` finds NaNs
+    in compiled code.
+
+    >>> with debug_nans():
+    ...     stax.jit(np.log)(-1.0)
+    Traceback (most recent call last):
+    FloatingPointError: ...
     """
     before = STATE.debug_nans
     run_in_python(debug_nans=enable)
@@ -90,7 +96,11 @@ def named_scope(name: str) -> Iterator[None]:
 
 
 def named_call(fun: F, *, name: str | None = None) -> F:
-    """`fun` under `name`, by which graphs and messages call it."""
+    """`fun` under `name`, by which graphs and messages call it.
+
+    >>> named_call(lambda x: x + 1, name="next").__name__
+    'next'
+    """
 
     @wraps(fun)
     def called(*args: Any, **kwargs: Any) -> Any:

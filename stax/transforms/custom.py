@@ -182,6 +182,8 @@ class custom_jvp(_Custom):
     ... def f_jvp(primals, tangents):
     ...     (x,), (t,) = primals, tangents
     ...     return f(x), 3 * x**2 * t
+    >>> stax.grad(f)(2.0)
+    12.0
     """
 
     rule: Callable[..., Any] | None = None
@@ -274,10 +276,20 @@ class custom_vjp(_Custom):
     a tuple with one cotangent per differentiated argument (None for zero). Forward mode is had by
     transposing `bwd`.
 
+    Args:
+      fun: of pytrees of arrays.
+      nondiff_argnums, nondiff_argnames: arguments that the rules get as they are, in front.
+
+    Raises:
+      CustomDerivativeError: a call without rules, or cotangents that do not have the structure,
+        shapes and dtypes of the arguments.
+
     >>> @custom_vjp
     ... def f(x):
     ...     return x
     >>> f.defvjp(lambda x: (x, None), lambda _, ct: (10.0 * ct,))
+    >>> stax.grad(f)(1.0)
+    10.0
     """
 
     fwd: Callable[..., Any] | None = None
@@ -389,7 +401,17 @@ def _matched_cotangents(name: str, result: Any, leaves: Flat, treedef: PyTreeDef
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     """A function from one that returns `(result, pull)`; `pull(cotangent)` gives the gradients.
 
-    `pull` may close over values computed by `fun`.
+    `pull` may close over values computed by `fun`. It returns one gradient, or a tuple of one for
+    each argument, of the argument's structure, shapes and dtypes.
+
+    Raises:
+      CustomDerivativeError: gradients of other types than the arguments.
+
+    >>> @custom_gradient
+    ... def clipped(x):
+    ...     return x, lambda ct: np.clip(ct, -1.0, 1.0)
+    >>> stax.grad(lambda x: 5.0 * clipped(x))(2.0)
+    1.0
     """
 
     @custom_vjp
@@ -420,7 +442,19 @@ def closure_convert(
     """`fun` with the traced values it closes over made explicit.
 
     Returns `(converted, consts)` such that `converted(*args, *consts)` is `fun(*args)` and closes
-    over no traced value.
+    over no traced value. `consts` is a list of arrays, for rules that have to hand them on.
+
+    Args:
+      example_args: arguments of `fun`, of which only the types matter.
+
+    Raises:
+      CustomDerivativeError: `converted` is called with arguments of another structure.
+
+    >>> def outer(y):
+    ...     converted, consts = closure_convert(lambda x: x * y, 1.0)
+    ...     return converted(2.0, *consts)
+    >>> stax.grad(outer)(3.0)
+    2.0
     """
     leaves, treedef = tree_flatten(example_args)
     trees: list[PyTreeDef] = []

@@ -24,7 +24,13 @@ from stax.transforms.simplify import numbered_regions
 
 
 class ShapeDtypeStruct:
-    """Stands for an array of which only the shape and dtype matter."""
+    """Stands for an array of which only the shape and dtype matter.
+
+    `jit(f).lower`, `eval_shape`, `make_ir`, `linear_transpose` and `export` take it for one.
+
+    >>> stax.jit(np.sin).lower(ShapeDtypeStruct((3,), np.float32)).as_text("graph").splitlines()[0]
+    'graph sin(x: f32[3]) {'
+    """
 
     __slots__ = ("shape", "dtype", "weak_type")
     shape: tuple[int, ...]
