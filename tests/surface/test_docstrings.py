@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +27,13 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("test", "names"), EXAMPLES, ids=lambda v: getattr(v, "name", ""))
-def test_an_example_gives_what_it_says(test: doctest.DocTest, names: dict[str, object]) -> None:
+def test_an_example_gives_what_it_says(
+    test: doctest.DocTest,
+    names: dict[str, object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)  # some write a file
     test.globs = dict(names)
     said: list[str] = []
     runner = doctest.DocTestRunner(
