@@ -72,6 +72,10 @@ def signed(low: float, high: float, *shapes: tuple[int, ...]) -> Maker:
     return make
 
 
+def _reduced(exponent: int, mantissa: int) -> Callable[[Any], Any]:
+    return lambda x: lax.stop_gradient(lax.reduce_precision(x, exponent, mantissa))
+
+
 def integers(low: int, high: int, *shapes: tuple[int, ...]) -> Maker:
     """Integers in [low, high), one array for each shape."""
     return lambda rng, dtype: tuple(
@@ -240,6 +244,9 @@ FLAT = [
     _flat("to_integer", lambda x: lax.convert_element_type(x, np.int32), _R),
     _flat("to_bool", lambda x: lax.convert_element_type(x, np.bool_), integers(0, 2)),
     _flat("stop_gradient", lax.stop_gradient, _R),
+    # Their derivative is that of the identity, rounded: tests/ops/test_arrays_surface.py has it.
+    _flat("reduce_precision", _reduced(5, 3), uniform(-4.0, 4.0)),
+    _flat("reduce_exponent", _reduced(2, 60), uniform(-4.0, 4.0)),
 ]  # fmt: skip
 
 SAMPLES: list[Sample] = [*SMOOTH, *FLAT]

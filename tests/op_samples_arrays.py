@@ -204,6 +204,11 @@ INDEXING = [
     one("sort", snp.sort, spaced()),
     one("sort_axis0", lambda x: snp.sort(x, axis=0, descending=True) if _traced(x) else _down(x)),
     one("sort_by_key", lambda x: so.sort((np.arange(12.0).reshape(3, 4)[:, ::-1], x), 1)[1]),
+    one(
+        "interp_lines",
+        lambda x: snp.interp(x, [-0.5, 0.0, 0.3], [1.0, 3.0, 0.0], "extrapolate", "extrapolate"),
+        signed(0.35, 0.9),
+    ),
     one("interp", lambda x: snp.interp(x, [-1.0, 0.0, 2.0], [1.0, 3.0, 0.0]), signed(0.2, 0.9)),
     two(
         "interp_values",

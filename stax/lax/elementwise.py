@@ -16,12 +16,12 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.keys import takes_keys
 from stax.core.trace import Tracer
-from stax.dtypes import is_integer
+from stax.dtypes import is_complex, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
 from stax.numpy import ufuncs
 from stax.numpy.promotion import array_like, as_dtype, asarray_dtype, coerce, common_dtype
 from stax.numpy.ufunc_rules import RULES, static_power
-from stax.primitives import casts, special, views
+from stax.primitives import casts, formats, special, views
 from stax.primitives import elementwise as el
 from stax.primitives import transcendental as tr
 from stax.primitives.families import literal
@@ -390,21 +390,28 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """`operand` rounded to the precision of a format with fewer bits, in its own dtype.
+    """`operand` rounded to a format of fewer bits, in its own dtype.
 
-    Formats that NumPy has (float16, bfloat16, float32) are supported.
+    Halves round to even. What is beyond the format becomes infinite, what is below its normal
+    numbers zero. The derivative is rounded in the same way.
+
+    Raises:
+      DtypeError: `operand` is no array of real floats.
+      ShapeError: there is less than one bit of exponent, or less than none of mantissa.
+
+    >>> reduce_precision(np.float32(1.2345), 5, 3)
+    np.float32(1.25)
     """
-    formats = {(5, 10): np.float16, (8, 7): "bf16", (8, 23): np.float32, (11, 52): np.float64}
-    found = formats.get((exponent_bits, mantissa_bits))
     x = array_like(operand, "reduce_precision")
-    if found is None:
-        raise DtypeError(
-            f"no format with {exponent_bits} exponent and {mantissa_bits} mantissa bits",
+    if exponent_bits < 1 or mantissa_bits < 0:
+        raise ShapeError(
+            f"no format has {exponent_bits} exponent and {mantissa_bits} mantissa bits",
             op="reduce_precision",
-            operands=[x],
-            hint=f"one of {sorted(formats)}",
+            hint="a format has at least one bit of exponent and none of mantissa",
         )
-    return casts.convert(casts.convert(x, asarray_dtype(found)), aval_of(x).dtype)
+    if not is_inexact(aval_of(x).dtype) or is_complex(aval_of(x).dtype):
+        raise DtypeError("rounds real floats", op="reduce_precision", operands=[str(aval_of(x))])
+    return formats.reduce_precision(x, exponent=int(exponent_bits), mantissa=int(mantissa_bits))
 
 
 def stop_gradient(x: Any) -> Any:

@@ -205,7 +205,8 @@ def _in_place(symbol: str) -> Any:
 def _matmul(self: Tracer, other: Any) -> Any:
     # A class that says so takes the product itself, as with NumPy's arrays.
     own = getattr(other, "__array_ufunc__", self) is None
-    return NotImplemented if own else products.matmul(self, other)
+    above = getattr(other, "__array_priority__", 0) > self.__array_priority__
+    return NotImplemented if own or above else products.matmul(self, other)
 
 
 METHODS["__matmul__"] = _matmul

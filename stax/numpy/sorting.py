@@ -163,10 +163,9 @@ def digitize(x: Array, bins: Array, right: bool = False) -> Array:
 
 
 @implements(np.interp)
-def interp(
+def _interpolated(
     x: Array, xp: Array, fp: Array, left: Any = None, right: Any = None, period: Any = None
 ) -> Array:
-    """Piecewise linear interpolation through points of increasing `xp`; as `numpy.interp`."""
     v, px, pf = (operand(t, "interp") for t in (x, xp, fp))
     if len(px.shape) != 1 or px.shape != pf.shape or px.shape[0] == 0:
         raise ShapeError("fp and xp are not vectors of the same length", op="interp")
@@ -196,8 +195,34 @@ def interp(
         ratio = el.div(el.sub(v, x0), el.select(flat, np.float64(1), width))
         inside = el.add(el.mul(converted(ratio, pf.dtype), el.sub(y1, y0)), y0)
         out = el.select(flat, y0, inside)
-    first, last = getitem(px, 0), getitem(px, n - 1)
-    low = getitem(pf, 0) if left is None else as_dtype(operand(left, "interp"), pf.dtype)
-    high = getitem(pf, n - 1) if right is None else as_dtype(operand(right, "interp"), pf.dtype)
-    out = el.select(el.lt(v, first), low, out)
-    return el.select(el.gt(v, last), high, out)
+    for outside, end, given in (
+        (el.lt(v, getitem(px, 0)), 0, left),
+        (el.gt(v, getitem(px, n - 1)), n - 1, right),
+    ):
+        if given is None:
+            value = getitem(pf, end)
+        elif not isinstance(given, str):
+            value = as_dtype(operand(given, "interp"), pf.dtype)
+        elif given == "extrapolate":
+            continue
+        else:
+            raise DtypeError(
+                f"{given!r} is no value outside the points",
+                op="interp",
+                hint='a number, None (the value at the end) or "extrapolate"',
+            )
+        out = el.select(outside, value, out)
+    return out
+
+
+def interp(
+    x: Array, xp: Array, fp: Array, left: Any = None, right: Any = None, period: Any = None
+) -> Array:
+    """Piecewise linear interpolation through points of increasing `xp`; as `numpy.interp`.
+
+    `left` and `right` may also be "extrapolate": the line through the two points at that end.
+    """
+    # NumPy has no such line: the traced version takes plain arrays as well.
+    lines = isinstance(left, str) or isinstance(right, str)
+    own = _interpolated.__wrapped__ if lines else _interpolated  # type: ignore[attr-defined]
+    return own(x, xp, fp, left, right, period)

@@ -276,7 +276,7 @@ def _between(below: Array, above: Array, share: Array, result: Any, method: str,
     low, high = converted(below, result), converted(above, result)
     if "median" in op:
         middle = el.div(el.add(low, high), result.type(2))
-        return el.select(el.eq(share, scalar_zero(result)), low, middle)
+        return el.select(el.eq(share, scalar_zero(aval_of(share).dtype)), low, middle)
     if method not in _CONTINUOUS and method != "midpoint":
         return low
     step = converted(el.sub(above, below), result)
@@ -289,7 +289,7 @@ def _quantile(
     a: Array, q: Any, axis: Any, method: str, keepdims: Any, skip_nan: bool, op: str
 ) -> Array:
     x, where = operand(a, op), operand(q, op)
-    if aval_of(x).dtype.kind == "c":
+    if aval_of(x).dtype.kind == "c" and "median" not in op:
         raise DtypeError("a must be an array of real numbers", op=op)
     if aval_of(x).dtype.kind == "b" and "median" not in op:
         raise DtypeError("needs numbers, not truth values", op=op)
@@ -323,7 +323,7 @@ def _quantile(
         count = np.float64(n)
     place = broadcast_to_shape(_place(spread, count, method), full)
     low = el.floor(place)
-    share = converted(el.sub(place, low), result)
+    share = converted(el.sub(place, low), real_part_dtype(result))
     first = converted(low, np.dtype(np.int64))
     second = el.minimum(el.add(first, np.int64(1)), np.int64(max(n - 1, 0)))
 
@@ -340,7 +340,9 @@ def _quantile(
     else:
         tail = reshape(slice_axis(rows, last, n - 1, n), lead) if n else None
         if tail is not None:
-            value = el.select(broadcast_to_shape(el.ne(tail, tail), full), missing, value)
+            # Of complex numbers the one that is no number is the result, as it is.
+            nan = missing if result.kind != "c" else broadcast_to_shape(tail, full)
+            value = el.select(broadcast_to_shape(el.ne(tail, tail), full), nan, value)
     if keepdims is not NoValue and keepdims:
         value = reshape(value, (*levels, *(1 if k in axes else m for k, m in enumerate(shape))))
     return value

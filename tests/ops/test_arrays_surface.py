@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import stax
+import stax.lax as lax
 import stax.numpy as snp
 from stax.core.trace import Tracer
-from stax.errors import AxisError, ConcretizationError, MutationError, ShapeError
+from stax.errors import AxisError, ConcretizationError, DtypeError, MutationError, ShapeError
 
 X = np.arange(1.0, 13.0).reshape(3, 4)
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -237,3 +238,68 @@ def test_one_over_an_integer_zero_is_the_machines() -> None:
         x = np.array([0, 1, 2, -1]).astype(dtype)
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(stax.jit(snp.reciprocal)(x), np.reciprocal(x))
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize(("shape", "axis"), [((4,), None), ((5, 2), 0), ((3, 4), 1)])
+@pytest.mark.parametrize("hole", [False, True])
+def test_medians_of_complex_numbers(name, dtype, shape, axis, hole):
+    """By real and then imaginary parts, as NumPy sorts; what is no number is kept as it is."""
+    rng = np.random.default_rng(0)
+    z = (rng.integers(0, 3, shape) + 1j * rng.random(shape)).astype(dtype)
+    if hole:
+        z.flat[0] = complex(np.nan, 2)
+    got = stax.jit(lambda z: getattr(snp, name)(z, axis=axis))(z)
+    want = getattr(np, name)(z, axis=axis)
+    assert got.dtype == want.dtype
+    for part in ("real", "imag"):
+        np.testing.assert_array_equal(getattr(got, part), getattr(want, part))
+    with pytest.raises(DtypeError, match="real numbers"):
+        stax.jit(lambda z: snp.quantile(z, 0.5))(z)
+
+
+def test_lines_beyond_the_points():
+    x, xp, fp = np.array([-1.0, 0.5, 3.0]), np.array([0.0, 1.0, 2.0]), np.array([0.0, 2.0, 5.0])
+
+    def f(x, left, right):
+        return snp.interp(x, xp, fp, left=left, right=right)
+
+    np.testing.assert_array_equal(f(x, "extrapolate", "extrapolate"), [-2, 1, 8])
+    np.testing.assert_array_equal(f(x, None, "extrapolate"), [0, 1, 8])
+    np.testing.assert_array_equal(stax.jit(lambda x: f(x, "extrapolate", 7.0))(x), [-2, 1, 7])
+    with pytest.raises(DtypeError, match="extrapolate"):
+        f(x, "line", None)
+
+
+# What XLA makes of these, by its documentation and by running it: no subnormal numbers.
+REDUCED = {
+    (5, 3): [1.25, -3.25, np.inf, 0.0, 61440.0, np.inf, 0.0, np.nan, -np.inf, -0.0],
+    (5, 10): [1.234375, -3.30078125, np.inf, 0.0, 60000.0, 65504.0, 0.0, np.nan, -np.inf, -0.0],
+    (1, 1): [0.0, -np.inf, np.inf, 0.0, np.inf, np.inf, 0.0, np.nan, -np.inf, -0.0],
+    (8, 0): [1, -4, 2.0**17, 2.0**-30, 65536, 65536, 2.0**-15, np.nan, -np.inf, -0.0],
+    (8, 23): [1.2345, -3.3, 1e5, 1e-9, 6e4, 65504, 3e-5, np.nan, -np.inf, -0.0],
+}
+
+
+@pytest.mark.parametrize("bits", REDUCED)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_formats_of_fewer_bits(bits, dtype):
+    x = np.array(REDUCED[8, 23], np.float32).astype(dtype)
+    want = np.array(REDUCED[bits], np.float32).astype(dtype)
+    for f in (lax.reduce_precision, stax.jit(lax.reduce_precision, static_argnums=(1, 2))):
+        got = f(x, *bits)
+        assert got.dtype == dtype
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+def test_derivative_of_rounding_is_rounded():
+    out, slope = stax.jvp(lambda x: lax.reduce_precision(x, 5, 3), (1.2345,), (1.111,))
+    assert (out, slope) == (1.25, 1.125)
+    assert stax.grad(lambda x: 1.111 * lax.reduce_precision(x, 5, 3))(1.2345) == 1.125
+    for bad in ((0, 3), (5, -1)):
+        with pytest.raises(ShapeError, match="exponent"):
+            lax.reduce_precision(np.float32(1), *bad)
+    with pytest.raises(DtypeError, match="floats"):
+        lax.reduce_precision(np.int32(1), 5, 3)

@@ -124,5 +124,27 @@ def test_refusals() -> None:
         BCOO.fromdense(np.eye(2), n_batch=1)
     with pytest.raises(DtypeError, match="todense"):
         np.asarray(a)
+    v = np.ones(a.shape)
+    for call in (lambda: np.sin(a), lambda: snp.exp(a), lambda: np.add.reduce(a), lambda: v == a):
+        with pytest.raises(DtypeError, match=r"todense\(\), or where it keeps zeros"):
+            call()
     with pytest.raises(ShapeError, match="step 1"):
         a[::2]
+
+
+def test_functions_that_operators_stand_for() -> None:
+    a, d = made(1), np.arange(20.0).reshape(4, 5)
+    whole = a.todense()
+    np.testing.assert_array_equal(np.add(d, a), d + whole)
+    np.testing.assert_array_equal(np.subtract(a, d), whole - d)
+    np.testing.assert_array_equal(np.subtract(d, a), d - whole)
+    np.testing.assert_array_equal(np.multiply(np.float64(2), a).todense(), 2 * whole)
+    np.testing.assert_array_equal(np.negative(a).todense(), -whole)
+    np.testing.assert_array_equal(np.absolute(a).todense(), abs(whole))
+    np.testing.assert_array_equal(np.divide(a, 2).todense(), whole / 2)
+    np.testing.assert_allclose(np.matmul(np.ones(4), a), np.ones(4) @ whole)
+    np.testing.assert_allclose(stax.jit(lambda v: v @ a)(np.ones(4)), np.ones(4) @ whole)
+    assert np.sum(a) == pytest.approx(whole.sum())
+    into = d.copy()
+    into += a
+    np.testing.assert_array_equal(into, d + whole)

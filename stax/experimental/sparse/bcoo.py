@@ -18,6 +18,7 @@ from stax import numpy as snp
 from stax.core.aval import aval_of
 from stax.core.trace import Tracer
 from stax.errors import ConcretizationError, DtypeError, ShapeError
+from stax.experimental.sparse.ufuncs import applied
 from stax.numpy.sized import nonzero
 from stax.pytree import GetAttrKey, register_pytree_with_keys
 
@@ -57,7 +58,7 @@ class BCOO:
     """
 
     __slots__ = ("data", "indices", "shape", "indices_sorted", "unique_indices")
-    __array_ufunc__ = None  # NumPy leaves `array @ sparse` and the like to this class
+    __array_ufunc__ = applied  # `array @ sparse` and the like are operators of this class
     __array_priority__ = 2000.0
     n_batch = 0
 
@@ -198,8 +199,10 @@ class BCOO:
         """One value for each place; `nse` places where it is traced."""
         return bcoo_sum_duplicates(self, nse=nse, remove_zeros=remove_zeros)
 
-    def sum(self, axis: Any = None) -> Any:
+    def sum(self, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
         """The sum of all elements, or over some axes (a sparse array)."""
+        if dtype is not None:
+            return self.astype(dtype).sum(axis)
         if axis is None:
             return snp.sum(_inside(self))
         axes = (axis,) if isinstance(axis, int) else tuple(axis)
