@@ -75,13 +75,27 @@ class EvalTrace(Trace):
         for arg in args:
             if isinstance(arg, Tracer):
                 raise leak_error(arg, prim.name)
-        out = prim.impl(*args, **params)
+        try:
+            out = prim.impl(*args, **params)
+        except (ValueError, TypeError, IndexError) as error:
+            if not isinstance(error, StaxError):
+                _check_types(prim, args, params)
+            raise
         outs = tuple(out) if prim.multi else (out,)
         if STATE.debug_nans:
             _check_for("a NaN", np.isnan, prim, args, outs)
         if STATE.debug_infs:
             _check_for("an infinity", np.isinf, prim, args, outs)
         return outs
+
+
+def _check_types(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
+    """Raise what tracing would have raised, where NumPy failed on operands that do not fit."""
+    try:
+        prim.out_avals([aval_of(a) for a in args], params)
+    except StaxError as error:
+        located(error, prim.name, STATE.source or user_source())
+        raise error from None
 
 
 def _check_for(

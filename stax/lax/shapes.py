@@ -57,7 +57,17 @@ Array = Any
 
 @takes_keys
 def reshape(operand: Array, new_sizes: Any, dimensions: Any = None, **_: Any) -> Array:
-    """`operand` with another shape; `dimensions` permutes its axes first."""
+    """`operand` with another shape; `dimensions` permutes its axes first.
+
+    Elements keep their row-major order; one extent may be -1.
+
+    Raises:
+      ValueError: another number of elements.
+
+    >>> reshape(np.arange(4), (2, 2))
+    array([[0, 1],
+           [2, 3]])
+    """
     x = as_operand(operand, "reshape")
     if dimensions is not None:
         x = vw.transpose(x, dimensions)
@@ -68,7 +78,11 @@ def reshape(operand: Array, new_sizes: Any, dimensions: Any = None, **_: Any) ->
 
 @takes_keys
 def broadcast(operand: Array, sizes: Sequence[int], **_: Any) -> Array:
-    """`operand` repeated along new leading axes."""
+    """`operand` repeated along new leading axes.
+
+    >>> broadcast(np.arange(2), (3,)).shape
+    (3, 2)
+    """
     x = as_operand(operand, "broadcast")
     return vw.broadcast(x, (*sizes, *x.shape))
 
@@ -77,7 +91,18 @@ def broadcast(operand: Array, sizes: Sequence[int], **_: Any) -> Array:
 def broadcast_in_dim(
     operand: Array, shape: Any, broadcast_dimensions: Sequence[int], **_: Any
 ) -> Array:
-    """`operand` repeated to `shape`, its axes being `broadcast_dimensions` of the result."""
+    """`operand` repeated to `shape`, its axes being `broadcast_dimensions` of the result.
+
+    Axis `k` of `operand` is axis `broadcast_dimensions[k]` of the result, in increasing order; its
+    extent is the result's, or 1.
+
+    Raises:
+      ShapeError: dimensions that do not increase, or extents that do not fit.
+
+    >>> broadcast_in_dim(np.array([1, 2]), (2, 3), (0,))
+    array([[1, 1, 1],
+           [2, 2, 2]])
+    """
     x = as_operand(operand, "broadcast_in_dim")
     dims = [operator.index(d) for d in broadcast_dimensions]
     if dims != sorted(set(dims)) or len(dims) != len(x.shape):
@@ -97,25 +122,48 @@ def broadcast_to_rank(x: Array, rank: int) -> Array:
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The common shape of `shapes`."""
+    """The common shape of `shapes`.
+
+    >>> broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
     return np.broadcast_shapes(*shapes)
 
 
 @takes_keys
 def expand_dims(array: Array, dimensions: Any) -> Array:
-    """`array` with new axes of extent one."""
+    """`array` with new axes of extent one.
+
+    `dimensions` are positions in the result, an integer or several.
+
+    >>> expand_dims(np.ones(3), (0, 2)).shape
+    (1, 3, 1)
+    """
     return manipulation.expand_dims(array, dimensions)
 
 
 @takes_keys
 def squeeze(array: Array, dimensions: Any) -> Array:
-    """`array` without the named axes of extent one."""
+    """`array` without the named axes of extent one.
+
+    Raises:
+      ValueError: an axis of another extent.
+
+    >>> squeeze(np.ones((1, 3)), (0,)).shape
+    (3,)
+    """
     return manipulation.squeeze(array, dimensions)
 
 
 @takes_keys
 def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = None) -> Array:
-    """`operand` with neighbouring axes merged into one."""
+    """`operand` with neighbouring axes merged into one.
+
+    They are those from `start_dimension` up to, without, `stop_dimension` (the end by default).
+
+    >>> collapse(np.ones((2, 3, 4)), 0, 2).shape
+    (6, 4)
+    """
     x = as_operand(operand, "collapse")
     n = len(x.shape)
     first = axis_index(start_dimension, n, "collapse")
@@ -126,13 +174,21 @@ def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = 
 
 @takes_keys
 def transpose(operand: Array, permutation: Sequence[int]) -> Array:
-    """`operand` with its axes permuted."""
+    """`operand` with its axes permuted.
+
+    >>> transpose(np.ones((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     return manipulation.transpose(operand, tuple(permutation))
 
 
 @takes_keys
 def rev(operand: Array, dimensions: Sequence[int]) -> Array:
-    """`operand` with the order along axes reversed."""
+    """`operand` with the order along axes reversed.
+
+    >>> rev(np.arange(3), [0])
+    array([2, 1, 0])
+    """
     x = as_operand(operand, "rev")
     return vw.rev(x, axes_tuple(tuple(dimensions), len(x.shape), "rev"))
 
@@ -144,7 +200,16 @@ def slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> Array:
-    """`operand[start:limit:stride]` on every axis."""
+    """`operand[start:limit:stride]` on every axis.
+
+    All bounds are static and inside the array; `dynamic_slice` takes traced starts.
+
+    Raises:
+      ShapeError: a bound outside the array, or a stride below 1.
+
+    >>> slice(np.arange(10), [2], [8], [3])
+    array([2, 5])
+    """
     x = as_operand(operand, "slice")
     steps = (1,) * len(x.shape) if strides is None else tuple(strides)
     for n, a, b, s in zip(x.shape, start_indices, limit_indices, steps, strict=True):
@@ -162,7 +227,13 @@ def slice(
 def slice_in_dim(
     operand: Array, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0
 ) -> Array:
-    """`operand[start:limit:stride]` on one axis."""
+    """`operand[start:limit:stride]` on one axis.
+
+    Negative bounds count from the end; None is the end itself.
+
+    >>> slice_in_dim(np.arange(5), 1, -1)
+    array([1, 2, 3])
+    """
     x = as_operand(operand, "slice_in_dim")
     k = axis_index(axis, len(x.shape), "slice_in_dim")
     n = x.shape[k]
@@ -174,7 +245,14 @@ def slice_in_dim(
 
 @takes_keys
 def index_in_dim(operand: Array, index: int, axis: int = 0, keepdims: bool = True) -> Array:
-    """The slice of `operand` at one static index of an axis."""
+    """The slice of `operand` at one static index of an axis.
+
+    Raises:
+      AxisError: there is no such axis or element.
+
+    >>> index_in_dim(np.arange(6).reshape(2, 3), 1, keepdims=False)
+    array([3, 4, 5])
+    """
     x = as_operand(operand, "index_in_dim")
     k = axis_index(axis, len(x.shape), "index_in_dim")
     at = axis_index(index, x.shape[k], "index_in_dim")
@@ -184,25 +262,47 @@ def index_in_dim(operand: Array, index: int, axis: int = 0, keepdims: bool = Tru
 
 @takes_keys
 def concatenate(operands: Sequence[Array], dimension: int) -> Array:
-    """The arrays one after the other along an axis."""
+    """The arrays one after the other along an axis.
+
+    Raises:
+      ValueError: extents that differ along another axis.
+
+    >>> concatenate([np.zeros(1), np.ones(2)], 0)
+    array([0., 1., 1.])
+    """
     return manipulation.concatenate(list(operands), dimension)
 
 
 @takes_keys
 def stack(operands: Sequence[Array], axis: int = 0) -> Array:
-    """The arrays along a new axis."""
+    """The arrays along a new axis.
+
+    >>> stack([np.zeros(2), np.ones(2)], 1).shape
+    (2, 2)
+    """
     return manipulation.stack(list(operands), axis)
 
 
 @takes_keys
 def unstack(x: Array, axis: int = 0) -> tuple[Array, ...]:
-    """The slices along an axis."""
+    """The slices along an axis.
+
+    >>> unstack(np.arange(4).reshape(2, 2))
+    (array([0, 1]), array([2, 3]))
+    """
     return tuple(manipulation.unstack(x, axis=axis))
 
 
 @takes_keys
 def split(operand: Array, sizes: Sequence[int], axis: int = 0) -> list[Array]:
-    """The parts of `operand` of given extents along an axis."""
+    """The parts of `operand` of given extents along an axis.
+
+    Raises:
+      ShapeError: the extents do not add up to that of the axis.
+
+    >>> split(np.arange(5), (2, 3))
+    [array([0, 1]), array([2, 3, 4])]
+    """
     x = as_operand(operand, "split")
     k = axis_index(axis, len(x.shape), "split")
     if sum(sizes) != x.shape[k]:
@@ -218,30 +318,63 @@ def split(operand: Array, sizes: Sequence[int], axis: int = 0) -> list[Array]:
 
 @takes_keys
 def tile(operand: Array, reps: Sequence[int]) -> Array:
-    """`operand` repeated along each axis."""
+    """`operand` repeated along each axis.
+
+    >>> tile(np.array([1, 2]), (2,))
+    array([1, 2, 1, 2])
+    """
     return rearranging.tile(operand, tuple(reps))
 
 
 def pad(operand: Array, padding_value: Any, padding_config: Sequence[Any]) -> Array:
-    """`operand` with (low, high, interior) padding on each axis; negative amounts remove."""
+    """`operand` with (low, high, interior) padding on each axis; negative amounts remove.
+
+    `interior` elements of padding come between neighbours. `padding_value` is a scalar.
+
+    Raises:
+      ShapeError: not as many amounts as axes, or more is removed than there is.
+
+    >>> pad(np.array([1.0, 2.0]), 0.0, [(1, 0, 1)])
+    array([0., 1., 0., 2.])
+    """
     x = as_operand(operand, "pad")
     value = as_dtype(as_operand(padding_value, "pad"), x.dtype)
+    if len(padding_config) != len(x.shape):
+        raise ShapeError(
+            f"{len(padding_config)} amounts of padding for {len(x.shape)} axes",
+            op="pad",
+            operands=[str(aval_of(x))],
+            where=user_source() or None,
+        )
     low, high, interior = zip(*padding_config, strict=True) if padding_config else ((), (), ())
     return sh.pad(x, value, low, high, interior)
 
 
 def iota(dtype: Any, size: int) -> Array:
-    """0, 1, ..., size - 1."""
+    """0, 1, ..., size - 1.
+
+    >>> iota(np.float32, 3)
+    array([0., 1., 2.], dtype=float32)
+    """
     return as_traced(sh.iota((operator.index(size),), 0, asarray_dtype(dtype)))
 
 
 def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Array:
-    """The index along one axis, for each element of an array of `shape`."""
+    """The index along one axis, for each element of an array of `shape`.
+
+    >>> broadcasted_iota(np.int32, (2, 2), 1)
+    array([[0, 1],
+           [0, 1]], dtype=int32)
+    """
     return as_traced(sh.iota(shape_tuple(shape), dimension, asarray_dtype(dtype)))
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
-    """An array filled with one value."""
+    """An array filled with one value.
+
+    >>> full((2,), 7.0)
+    array([7., 7.])
+    """
     return creation.full(shape, fill_value, dtype)
 
 

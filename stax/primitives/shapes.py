@@ -157,6 +157,9 @@ def _pad_impl(x: Any, value: Any, *, low: Shape, high: Shape, interior: Shape) -
         max(0, a) + max(0, b) + n + max(0, n - 1) * i
         for n, a, b, i in zip(x.shape, low, high, interior, strict=True)
     ]
+    left = [m - max(0, -a) - max(0, -b) for m, a, b in zip(full, low, high, strict=True)]
+    if min((*left, *interior), default=0) < 0:
+        raise ValueError("negative dimensions are not allowed")
     out = np.full(full, value, x.dtype)
     inside = tuple(
         slice(max(0, a), max(0, a) + n + max(0, n - 1) * i, i + 1)

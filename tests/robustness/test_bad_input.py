@@ -106,3 +106,28 @@ def test_a_compiled_function_is_copied_and_pickled_as_a_function_is():
 def test_a_type_in_place_of_a_value_is_refused():
     with pytest.raises(errors.DtypeError, match="has no value"):
         doubled(stax.ShapeDtypeStruct((2,), np.float64))
+
+
+Y = np.ones((2, 2))
+UNFIT = {
+    "dot_general": lambda x: stax.lax.dot_general(x, Y, (((1,), (0,)), ((), ()))),
+    "pairs of axes": lambda x: stax.lax.dot_general(x, Y, (((0, 1), (0,)), ((), ()))),
+    "broadcast_in_dim": lambda x: stax.lax.broadcast_in_dim(x, (2, 4), (0, 1)),
+    "reduce_max": lambda x: stax.lax.reduce_max(x[:0], [0]),
+    "pad": lambda x: stax.lax.pad(x, 0.0, [(-1, -2, 0), (0, 0, 0)]),
+    "conv": lambda x: stax.lax.conv_general_dilated(x[None, None], Y[None], (1, 1), "VALID"),
+    "triangular_solve": lambda x: stax.lax.linalg.triangular_solve(x, Y),
+    "pad of one axis": lambda x: stax.lax.pad(x, 0.0, [(0, 0, 0)]),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_plain_arrays_that_do_not_fit_are_refused_as_traced_ones(name):
+    with pytest.raises(errors.StaxError) as traced:
+        jit(UNFIT[name])(X)
+    with pytest.raises(errors.StaxError) as plain:
+        UNFIT[name](X)
+    assert type(plain.value) is type(traced.value)
+    first, second = str(plain.value).splitlines(), str(traced.value).splitlines()
+    assert first[0] == second[0]
+    assert "test_bad_input.py:" in str(plain.value)
