@@ -55,7 +55,13 @@ def _operands(lhs: Array, rhs: Array, preferred: Any, op: str) -> tuple[Array, A
 def dot(
     lhs: Array, rhs: Array, precision: Any = None, preferred_element_type: Any = None, **_: Any
 ) -> Array:
-    """The product of vectors and matrices."""
+    """The product of vectors and matrices.
+
+    As `numpy.dot`; `dot_general` says what `precision` and `preferred_element_type` mean.
+
+    >>> dot(np.ones((2, 3)), np.ones(3))
+    array([3., 3.])
+    """
     return numpy_dot(*_operands(lhs, rhs, preferred_element_type, "dot"))
 
 
@@ -67,13 +73,34 @@ def dot_general(
     preferred_element_type: Any = None,
     **_: Any,
 ) -> Array:
-    """Sum of products over contracted axes, for each index of the batch axes."""
+    """Sum of products over contracted axes, for each index of the batch axes.
+
+    Args:
+      dimension_numbers: `((axes of lhs, axes of rhs), (axes of lhs, axes of rhs))`: the axes that
+        are summed over, then the batch axes.
+      precision: accepted for compatibility; products have the operands' full precision on the CPU.
+      preferred_element_type: the dtype that operands are converted to, and of the result.
+
+    Returns:
+      An array with the batch axes, the other axes of `lhs`, and the other axes of `rhs`.
+
+    Raises:
+      ShapeError: extents of a pair of axes that differ.
+
+    >>> batched = (((2,), (1,)), ((0,), (0,)))
+    >>> dot_general(np.ones((5, 2, 3)), np.ones((5, 3, 4)), batched).shape
+    (5, 2, 4)
+    """
     x, y = _operands(lhs, rhs, preferred_element_type, "dot_general")
     return dot_row(x, y, dimension_numbers)
 
 
 def batch_matmul(lhs: Array, rhs: Array, precision: Any = None) -> Array:
-    """Matrix products over equal leading axes."""
+    """Matrix products over equal leading axes.
+
+    >>> batch_matmul(np.ones((5, 2, 3)), np.ones((5, 3, 4))).shape
+    (5, 2, 4)
+    """
     x, y = _operands(lhs, rhs, None, "batch_matmul")
     n = len(x.shape)
     axes = tuple(range(n - 2))

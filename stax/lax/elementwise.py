@@ -328,14 +328,24 @@ def complex(x: Any, y: Any) -> Any:
 
 @takes_keys
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
-    """`on_true` where the Boolean `pred` holds, else `on_false`."""
+    """`on_true` where the Boolean `pred` holds, else `on_false`.
+
+    `pred` is a scalar or has the shape of the cases, whose dtypes are promoted.
+
+    >>> select(np.array([True, False]), np.array([1, 2]), np.array([3, 4]))
+    array([1, 4])
+    """
     a, b = coerce(array_like(on_true, "select"), array_like(on_false, "select"))
     return el.select(array_like(pred, "select"), a, b)
 
 
 @takes_keys
 def select_n(which: Any, *cases: Any) -> Any:
-    """`cases[which]` elementwise; `which` is Boolean (two cases) or an integer."""
+    """`cases[which]` elementwise; `which` is Boolean (two cases) or an integer.
+
+    >>> select_n(np.array([0, 2]), np.array([1, 2]), np.array([3, 4]), np.array([5, 6]))
+    array([1, 6])
+    """
     which = array_like(which, "select_n")
     values = coerce(*[array_like(c, "select_n") for c in cases])
     if aval_of(which).dtype.kind == "b":
@@ -347,14 +357,24 @@ def select_n(which: Any, *cases: Any) -> Any:
 
 
 def clamp(min: Any, x: Any, max: Any) -> Any:
-    """`x` limited to [min, max]; its gradient passes on the boundary."""
+    """`x` limited to [min, max]; its gradient passes on the boundary.
+
+    >>> clamp(0.0, np.array([-1.0, 0.5, 2.0]), 1.0)
+    array([0. , 0.5, 1. ])
+    """
     low, value, high = (array_like(v, "clamp") for v in (min, x, max))
     dtype = common_dtype([low, value, high])
     return el.clamp(*(as_dtype(v, dtype) for v in (low, value, high)))
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
-    """`operand` converted to `new_dtype`."""
+    """`operand` converted to `new_dtype`.
+
+    As `ndarray.astype`: floats become integers by dropping the fraction.
+
+    >>> convert_element_type(np.array([1.7, -1.7]), np.int32)
+    array([ 1, -1], dtype=int32)
+    """
     return casts.convert(array_like(operand, "convert_element_type"), asarray_dtype(new_dtype))
 
 

@@ -58,22 +58,48 @@ def _over(op: str, x: Array, axes: Any) -> tuple[Array, tuple[int, ...]]:
 
 
 def reduce_sum(operand: Array, axes: Sequence[int], **_: Any) -> Array:
-    """The sum over `axes`, in the operand's dtype."""
+    """The sum over `axes`, in the operand's dtype.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    >>> reduce_sum(np.ones((2, 3)), [0])
+    array([2., 2., 2.])
+    """
     return vw.reduce_sum(*_over("reduce_sum", operand, axes))
 
 
 def reduce_prod(operand: Array, axes: Sequence[int], **_: Any) -> Array:
-    """The product over `axes`, in the operand's dtype."""
+    """The product over `axes`, in the operand's dtype.
+
+    >>> reduce_prod(np.array([[1, 2], [3, 4]]), [1])
+    array([ 2, 12])
+    """
     return rd.reduce_prod(*_over("reduce_prod", operand, axes))
 
 
 def reduce_max(operand: Array, axes: Sequence[int], **_: Any) -> Array:
-    """The largest element over `axes`."""
+    """The largest element over `axes`.
+
+    The result has the operand's dtype and its shape without `axes`; the gradient of ties is shared.
+
+    Raises:
+      ShapeError: an axis of extent 0, which has no largest element.
+
+    >>> reduce_max(np.array([[1, 5], [3, 4]]), [0])
+    array([3, 5])
+    """
     return rd.reduce_max(*_over("reduce_max", operand, axes))
 
 
 def reduce_min(operand: Array, axes: Sequence[int], **_: Any) -> Array:
-    """The smallest element over `axes`."""
+    """The smallest element over `axes`.
+
+    Otherwise as `reduce_max`.
+
+    >>> reduce_min(np.array([[1, 5], [3, 4]]), [0])
+    array([1, 4])
+    """
     return rd.reduce_min(*_over("reduce_min", operand, axes))
 
 
@@ -84,7 +110,11 @@ def _of_bits(x: Array, axes: Any, start: int, merge: Callable[..., Any]) -> Arra
 
 
 def reduce_and(operand: Array, axes: Sequence[int], **_: Any) -> Array:
-    """True where all booleans over `axes` are; of integers, the bits that all have."""
+    """True where all booleans over `axes` are; of integers, the bits that all have.
+
+    >>> reduce_and(np.array([6, 3]), [0])
+    2
+    """
     x, k = _over("reduce_and", operand, axes)
     if is_integer(aval_of(x).dtype):
         return _of_bits(x, k, -1, el.bitwise_and)
@@ -92,7 +122,11 @@ def reduce_and(operand: Array, axes: Sequence[int], **_: Any) -> Array:
 
 
 def reduce_or(operand: Array, axes: Sequence[int], **_: Any) -> Array:
-    """True where some boolean over `axes` is; of integers, the bits that some have."""
+    """True where some boolean over `axes` is; of integers, the bits that some have.
+
+    >>> reduce_or(np.array([6, 3]), [0])
+    7
+    """
     x, k = _over("reduce_or", operand, axes)
     if is_integer(aval_of(x).dtype):
         return _of_bits(x, k, 0, el.bitwise_or)
@@ -100,7 +134,11 @@ def reduce_or(operand: Array, axes: Sequence[int], **_: Any) -> Array:
 
 
 def reduce_xor(operand: Array, axes: Sequence[int], **_: Any) -> Array:
-    """True where an odd number of booleans over `axes` is; of integers, bit by bit."""
+    """True where an odd number of booleans over `axes` is; of integers, bit by bit.
+
+    >>> reduce_xor(np.array([True, True, True]), [0])
+    True
+    """
     x, k = _over("reduce_xor", operand, axes)
     if is_integer(aval_of(x).dtype):
         return _of_bits(x, k, 0, el.bitwise_xor)
@@ -108,13 +146,26 @@ def reduce_xor(operand: Array, axes: Sequence[int], **_: Any) -> Array:
 
 
 def argmax(operand: Array, axis: int, index_dtype: Any = np.int32) -> Array:
-    """The position of the first largest element along `axis`."""
+    """The position of the first largest element along `axis`; that of a NaN, if there is one.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    >>> argmax(np.array([[1, 3, 3]]), 1)
+    array([1], dtype=int32)
+    """
     x = as_operand(operand, "argmax")
     return rd.argmax(x, axis_index(axis, len(x.shape), "argmax"), index_dtype)
 
 
 def argmin(operand: Array, axis: int, index_dtype: Any = np.int32) -> Array:
-    """The position of the first smallest element along `axis`."""
+    """The position of the first smallest element along `axis`.
+
+    Otherwise as `argmax`.
+
+    >>> argmin(np.array([[3, 1, 1]]), 1)
+    array([1], dtype=int32)
+    """
     x = as_operand(operand, "argmin")
     return rd.argmin(x, axis_index(axis, len(x.shape), "argmin"), index_dtype)
 
@@ -125,7 +176,11 @@ def _running(name: str, row: Callable[..., Any]) -> Callable[..., Any]:
         return row(x, axis_index(axis, len(x.shape), name), reverse)
 
     public.__name__ = public.__qualname__ = name
-    public.__doc__ = f"The running {name[3:]} along an axis, from the end when `reverse`."
+    public.__doc__ = f"""The running {name[3:]} along an axis, from the end when `reverse`.
+
+    Raises:
+      AxisError: there is no such axis.
+    """
     return public
 
 
@@ -219,7 +274,19 @@ def reduce(
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """Sort one array, or several by the first `num_keys`, along an axis; NaN comes last."""
+    """Sort one array, or several by the first `num_keys`, along an axis; NaN comes last.
+
+    Args:
+      operand: an array, or a tuple of arrays of one shape that are permuted alike.
+      is_stable: accepted for compatibility; equal elements always keep their order.
+      num_keys: arrays that decide, the first first.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    >>> sort((np.array([2, 1, 2]), np.array([5, 6, 4])), num_keys=2)
+    (array([1, 2, 2]), array([6, 4, 5]))
+    """
     several = isinstance(operand, tuple | list)
     xs = [as_operand(x, "sort") for x in (operand if several else (operand,))]
     k = axis_index(dimension, len(xs[0].shape), "sort")
@@ -230,13 +297,26 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 def sort_key_val(
     keys: Array, values: Array, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Array, Array]:
-    """Sort `keys` and permute `values` along."""
+    """Sort `keys` and permute `values` along.
+
+    >>> sort_key_val(np.array([2, 1]), np.array([5.0, 6.0]))
+    (array([1, 2]), array([6., 5.]))
+    """
     ordered = sort((keys, values), dimension, is_stable)
     return ordered[0], ordered[1]
 
 
 def top_k(operand: Array, k: int, *, axis: int = -1) -> tuple[Array, Array]:
-    """The `k` largest elements along an axis, in descending order, and their positions (int32)."""
+    """The `k` largest elements along an axis, in descending order, and their positions (int32).
+
+    Of equal elements the first comes first. Both results have extent `k` along `axis`.
+
+    Raises:
+      ShapeError: the axis has fewer than `k` elements.
+
+    >>> top_k(np.array([3.0, 1.0, 4.0, 1.0]), 2)
+    (array([4., 3.]), array([2, 0], dtype=int32))
+    """
     x = as_operand(operand, "top_k")
     axis = axis_index(axis, len(x.shape), "top_k")
     n = x.shape[axis]

@@ -83,7 +83,18 @@ def _starts(values: Any, shape: Sequence[int]) -> list[Any]:
 def dynamic_slice(
     operand: Array, start_indices: Any, slice_sizes: Sequence[int], **_: Any
 ) -> Array:
-    """The window of static `slice_sizes` at traced starts, which are clamped into the array."""
+    """The window of static `slice_sizes` at traced starts, which are clamped into the array.
+
+    Args:
+      start_indices: an integer for each axis, known or traced; negative ones count from the end.
+      slice_sizes: a Python integer for each axis, the shape of the result.
+
+    Raises:
+      ShapeError: the window is larger than the array, or not as many starts as axes.
+
+    >>> stax.jit(lambda x, i: dynamic_slice(x, (i,), (2,)))(np.arange(5), 3)
+    array([3, 4])
+    """
     x = as_operand(operand, "dynamic_slice")
     _check_window("dynamic_slice", x, tuple(slice_sizes))
     return ds.dynamic_slice(x, _starts(start_indices, x.shape), tuple(slice_sizes))
@@ -103,7 +114,17 @@ def _check_window(op: str, x: Array, sizes: Sequence[int]) -> None:
 
 @takes_keys
 def dynamic_update_slice(operand: Array, update: Array, start_indices: Any, **_: Any) -> Array:
-    """A copy of `operand` with the window at traced starts replaced by `update`."""
+    """A copy of `operand` with the window at traced starts replaced by `update`.
+
+    Starts as in `dynamic_slice`; the window has the shape of `update`, which takes the dtype of
+    `operand`.
+
+    Raises:
+      ShapeError: the window is larger than the array, or not as many starts as axes.
+
+    >>> dynamic_update_slice(np.zeros(4), np.ones(2), (1,))
+    array([0., 1., 1., 0.])
+    """
     x = as_operand(operand, "dynamic_update_slice")
     u = as_dtype(as_operand(update, "dynamic_update_slice"), x.dtype)
     _check_window("dynamic_update_slice", x, u.shape)
@@ -122,7 +143,12 @@ def _on_axis(x: Array, start: Any, size: int, axis: int, op: str) -> tuple[list[
 def dynamic_slice_in_dim(
     operand: Array, start_index: Any, slice_size: int, axis: int = 0, **_: Any
 ) -> Array:
-    """A window along one axis at a traced start."""
+    """A window along one axis at a traced start.
+
+    >>> dynamic_slice_in_dim(np.arange(6).reshape(3, 2), 1, 2)
+    array([[2, 3],
+           [4, 5]])
+    """
     x = as_operand(operand, "dynamic_slice_in_dim")
     starts, sizes = _on_axis(x, start_index, slice_size, axis, "dynamic_slice_in_dim")
     return ds.dynamic_slice(x, starts, sizes)
@@ -132,7 +158,11 @@ def dynamic_slice_in_dim(
 def dynamic_index_in_dim(
     operand: Array, index: Any, axis: int = 0, keepdims: bool = True, **_: Any
 ) -> Array:
-    """The slice at a traced index of one axis."""
+    """The slice at a traced index of one axis.
+
+    >>> dynamic_index_in_dim(np.arange(6).reshape(3, 2), 1, keepdims=False)
+    array([2, 3])
+    """
     x = as_operand(operand, "dynamic_index_in_dim")
     y = dynamic_slice_in_dim(x, index, 1, axis)
     if keepdims:
@@ -145,7 +175,11 @@ def dynamic_index_in_dim(
 def dynamic_update_slice_in_dim(
     operand: Array, update: Array, start_index: Any, axis: int, **_: Any
 ) -> Array:
-    """A copy with a window along one axis, at a traced start, replaced."""
+    """A copy with a window along one axis, at a traced start, replaced.
+
+    >>> dynamic_update_slice_in_dim(np.zeros(4), np.ones(2), 1, 0)
+    array([0., 1., 1., 0.])
+    """
     x = as_operand(operand, "dynamic_update_slice_in_dim")
     u = as_dtype(as_operand(update, "dynamic_update_slice_in_dim"), x.dtype)
     k = axis_index(axis, len(x.shape), "dynamic_update_slice_in_dim")
@@ -157,7 +191,12 @@ def dynamic_update_slice_in_dim(
 def dynamic_update_index_in_dim(
     operand: Array, update: Array, index: Any, axis: int, **_: Any
 ) -> Array:
-    """A copy with the slice at a traced index of one axis replaced."""
+    """A copy with the slice at a traced index of one axis replaced.
+
+    >>> dynamic_update_index_in_dim(np.zeros((2, 2)), np.ones(2), 1, 0)
+    array([[0., 0.],
+           [1., 1.]])
+    """
     x = as_operand(operand, "dynamic_update_index_in_dim")
     k = axis_index(axis, len(x.shape), "dynamic_update_index_in_dim")
     u = as_dtype(as_operand(update, "dynamic_update_index_in_dim"), x.dtype)

@@ -123,7 +123,11 @@ def _log_of_sum(total: Any, with_sign: bool) -> tuple[Any, Any]:
 
 
 def logmeanexp(a: Any, axis: Axis = None, where: Any = None, keepdims: bool = False) -> Any:
-    """log(mean(exp(a))) along `axis`."""
+    """log(mean(exp(a))) along `axis`.
+
+    >>> logmeanexp(np.array([1000.0, 1000.0]))
+    1000.0
+    """
     out = logsumexp(a, axis=axis, where=where, keepdims=keepdims)
     (x,) = inexact("logmeanexp", a)
     axes = axes_tuple(axis, len(aval_of(x).shape), "logmeanexp")
@@ -138,7 +142,17 @@ def logmeanexp(a: Any, axis: Axis = None, where: Any = None, keepdims: bool = Fa
 
 
 def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
-    """exp(x) / sum(exp(x)) along `axis`; 0 where the mask is false."""
+    """exp(x) / sum(exp(x)) along `axis`; 0 where the mask is false.
+
+    `axis` may be several axes. `where` is a mask that broadcasts to `x`; masked elements count for
+    nothing. The largest element is subtracted first, so nothing overflows.
+
+    Raises:
+      AxisError: there is no such axis.
+
+    >>> softmax(np.array([0.0, np.log(3.0)]))
+    array([0.25, 0.75])
+    """
     (x,) = inexact("softmax", x)
     axes = axes_tuple(axis, len(aval_of(x).shape), "softmax")
     mask = _mask(where, x, "softmax")
@@ -147,7 +161,13 @@ def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
 
 
 def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
-    """log(softmax(x)) along `axis`; -inf where the mask is false."""
+    """log(softmax(x)) along `axis`; -inf where the mask is false.
+
+    Arguments as in `softmax`; accurate where a probability is too small for a float.
+
+    >>> log_softmax(np.array([0.0, -1000.0]))
+    array([    0., -1000.])
+    """
     (x,) = inexact("log_softmax", x)
     axes = axes_tuple(axis, len(aval_of(x).shape), "log_softmax")
     mask = _mask(where, x, "log_softmax")

@@ -259,7 +259,17 @@ def _checked(prim: Primitive, value: Any, **params: Any) -> Any:
 
 
 def psum(x: Any, axis_name: Any) -> Any:
-    """The sum of `x` (a tree) over the examples of a named axis; `psum(1, name)` is its extent."""
+    """The sum of `x` (a tree) over the examples of a named axis; `psum(1, name)` is its extent.
+
+    Args:
+      axis_name: the name that `vmap`, `pmap` or `shard_map` gave the axis, or several names.
+
+    Raises:
+      StaticArgumentError: no surrounding transformation has an axis of that name.
+
+    >>> stax.vmap(lambda x: x / psum(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    array([0.25, 0.75])
+    """
 
     def leaf(value: Any) -> Any:
         if isinstance(value, int | float | complex | np.generic):
@@ -274,7 +284,11 @@ def psum(x: Any, axis_name: Any) -> Any:
 
 
 def pmean(x: Any, axis_name: Any) -> Any:
-    """The mean of `x` (a tree) over the examples of a named axis."""
+    """The mean of `x` (a tree) over the examples of a named axis.
+
+    >>> stax.vmap(lambda x: x - pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+    array([-1.,  1.])
+    """
     return tree_map(lambda value: psum(value, axis_name) / axis_size(axis_name), x)
 
 
@@ -289,7 +303,12 @@ def pmin(x: Any, axis_name: Any) -> Any:
 
 
 def all_gather(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False) -> Any:
-    """Every example's `x`, stacked along a new axis (joined along `axis`, when tiled)."""
+    """Every example's `x`, stacked along a new axis (joined along `axis`, when tiled).
+
+    >>> stax.vmap(lambda x: all_gather(x, "i"), axis_name="i")(np.array([1, 2]))
+    array([[1, 2],
+           [1, 2]])
+    """
     size = axis_size(axis_name)
 
     def leaf(value: Any) -> Any:
