@@ -420,7 +420,7 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
       ShapeError: there is less than one bit of exponent, or less than none of mantissa.
 
     >>> reduce_precision(np.float32(1.2345), 5, 3)
-    np.float32(1.25)
+    1.25
     """
     x = array_like(operand, "reduce_precision")
     if exponent_bits < 1 or mantissa_bits < 0:
