@@ -1,5 +1,7 @@
 """Kernels that read across their rows, in tiles, whatever loops the elements of a tile take."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -48,3 +50,41 @@ def test_the_gradient_of_an_extreme_beside_a_transpose():
         return across + snp.sum(np.sin(x)) + snp.sum(snp.max(np.sin(x[1:]), axis=1))
 
     np.testing.assert_allclose(stax.jit(stax.grad(loss))(x), stax.grad(loss)(x), rtol=1e-12)
+
+
+def distances(a, b):
+    """The sum of the distances to all points of `b`, in each of two norms, and the least."""
+    d = a[:, None, :] - b[None, :, :]
+    largest = np.maximum(np.abs(d[..., 0]), np.abs(d[..., 1]))
+    return (d[..., 0] ** 2 + d[..., 1] ** 2).sum(1), largest.sum(1), largest.min(1)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("rows", [5, 40])
+@pytest.mark.parametrize("step", [1, -2])
+def test_columns_that_every_row_reads_are_gathered_once(dtype, rows, step):
+    rng = np.random.default_rng(rows)
+    a, b = (rng.integers(-3, 4, (n, 2)).astype(dtype) for n in (rows, 600))
+    f = stax.jit(lambda a, b: distances(a, b[::step]))
+    gathered = re.findall(r" (column\d+)\[\d+\] __", f.lower(a, b).as_text("source"))
+    assert len(gathered) == (2 if rows > 8 else 0)
+    wanted = distances(a.astype(np.float64), b[::step])
+    for found, exact in zip(f(a, b), wanted, strict=True):
+        np.testing.assert_array_equal(found, exact.astype(dtype))
+
+
+def test_columns_too_long_for_the_cache_are_read_where_they_lie():
+    a, b = np.ones((20, 2)), np.ones((5000, 2))
+    assert "column" not in stax.jit(distances).lower(a, b).as_text("source")
+
+
+def test_an_element_read_with_and_without_a_condition():
+    """What is gathered is the element; the other read is zero where the condition fails."""
+    rng = np.random.default_rng(3)
+    x, b = rng.standard_normal((40, 200)), rng.standard_normal((200, 2))
+
+    def f(x, b):
+        padded = np.concatenate([b[:150, 0], np.zeros(50)])
+        return (x * b[:, 0] + padded).sum(1)
+
+    np.testing.assert_allclose(stax.jit(f)(x, b), f(x, b), rtol=1e-12)

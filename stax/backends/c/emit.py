@@ -121,7 +121,7 @@ class NestEmitter(ReductionFrame):
         self.blocks = 1
         if blocked and self.rows:
             self.blocks = min(BLOCKS, n_rows)
-        tiles = self.tiles()
+        tiles, columns = self.tiles(), self.columns()
         self._stages(*(TILE_BOUNDS if tiles else ("",)))
         row = self.emitter.row.lines
         if tiles:
@@ -130,10 +130,11 @@ class NestEmitter(ReductionFrame):
             head = self.block_lines
             return [*head, *row, *self.block_end, *self.final]
         if not blocked:
-            return self.row_loops(row)
+            return [*columns, *self.row_loops(row)]
         per_block = -(-n_rows // self.blocks)
         self.blocks = -(-n_rows // per_block)
         lines = [
+            *columns,
             *self.pragma(collapse=0),
             f"for (int64_t block = 0; block < {self.blocks}; block++) {{",
             f"    int64_t last = (block + 1) * {per_block};",

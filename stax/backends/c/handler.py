@@ -353,7 +353,7 @@ class Emitter:
                 return CValue(literal(0, dtype), dtype, 0)
             mask = None
         tile = self.tiles.get((buffer, index))
-        if tile is not None:
+        if tile is not None and mask is None:
             return self.define(("load", buffer, index, mask), tile, dtype, INNER_DEPTH)
         text = load_text(self.pointers[buffer], self.index_text(index), stored)
         if mask is not None:

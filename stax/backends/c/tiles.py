@@ -1,11 +1,14 @@
-"""Pointwise kernels whose reads run across the rows, in tiles.
+"""Reads that step along a row, served from arrays in which they do not.
 
-Input: a kernel and its loops.  Output: which reads step far along a row and are better served from
-a transposed tile, a small array filled once for each tile, and the loops over tiles.
+Input: a kernel and its loops.  Output, for pointwise kernels: which reads step far along a row and
+are better served from a transposed tile, a small array filled once for each tile, and the loops
+over tiles.  For kernels that reduce: the columns of small arrays that every row reads, such as the
+coordinates of points, each gathered once before all rows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +16,7 @@ from stax.backends.c.frame import KernelFrame
 from stax.backends.c.handler import load_text
 from stax.backends.c.segments import breakpoints
 from stax.backends.c.transposed import TRANSPOSED_BITS
+from stax.dtypes import DType
 from stax.loops.body import Instr
 from stax.loops.scalar_ops import c_type
 from stax.loops.symbolic import Expr, Symbol, affine_coefficients
@@ -21,6 +25,8 @@ from stax.schedule.kernel import Member, Role
 TILE_ROWS = 64
 TILE_LENGTH = 64
 TILE_BOUNDS = ("first", "end")  # along the row, as C variables
+COLUMN_BYTES = 65_536  # of all columns of a kernel together
+COLUMN_ROWS = 8  # that read a column, from which gathering it pays
 FAR = 16  # elements from which a stride leaves the cache line
 
 
@@ -83,6 +89,38 @@ class TiledFrame(KernelFrame):
             text = load_text(name, place, self.dtypes[tile.buffer])
             self.emitter.tiles[key] = text
         return found
+
+    def columns(self) -> list[str]:
+        """Statements before the rows that gather what each of them reads in steps of some.
+
+        A vector of every third element takes three loads and the shuffles between them.
+        """
+        reduces = any(m.role in (Role.ROW, Role.ALL, Role.COLUMN) for m in self.kernel.members)
+        if not reduces or len(self.along) != 1 or math.prod(self.rows) < COLUMN_ROWS:
+            return []
+        along, n = self.along_symbols[0], self.along[0]
+        found: dict[tuple[str, Expr], DType] = {}
+        for member in self.kernel.members:
+            for instr in member.body.instrs:
+                if instr.op != "load" or instr.args or instr.attrs[0] in self.kernel.writers:
+                    continue
+                index = self.at(member)[instr.attrs[1]]
+                steps = affine_coefficients(index, (along,))
+                if steps is not None and index.symbols == {along} and abs(steps[along]) > 1:
+                    found[instr.attrs[0], index] = self.dtypes[instr.attrs[0]]
+        if n < TILE_LENGTH or n * sum(d.itemsize for d in found.values()) > COLUMN_BYTES:
+            return []
+        lines = []
+        for (buffer, index), dtype in found.items():
+            name = self.emitter.fresh("column")
+            source = f"{self.emitter.pointers[buffer]}[{self.emitter.index_text(index)}]"
+            self.emitter.tiles[buffer, index] = load_text(name, along.name, dtype)
+            lines += [
+                f"{c_type(dtype)} {name}[{n}] __attribute__((aligned(64)));",
+                f"for (int64_t {along.name} = 0; {along.name} < {n}; {along.name}++) "
+                f"{name}[{along.name}] = {source};",
+            ]
+        return lines
 
     def tiled(self, tiles: list[tuple[Tile, str]], row: list[str]) -> list[str]:
         """Loops over tiles; the far reads of each fill a small array first.
