@@ -65,6 +65,7 @@ mul_p, mul = binary(
     lambda t, out, x, y: mul(t, y),
     lambda t, out, x, y: mul(x, t),
     transposes=(lambda ct, x, y: mul(ct, y), lambda ct, x, y: mul(x, ct)),
+    symmetric=True,
 )
 
 

@@ -222,6 +222,7 @@ def elementwise(
     scalar: str | Function | None = "",
     widens: bool = True,
     jumps: bool | None = None,
+    symmetric: bool = False,
     lower: Rule | None = None,
     weight: float = 1.0,
 ) -> tuple[Primitive, Function]:
@@ -243,6 +244,9 @@ def elementwise(
       widens: whether an element of a half type may be computed in float32 and rounded.
       jumps: whether a small change of an operand can change the result much; by default, whether
         the derivative is zero everywhere.
+      symmetric: whether equal operands with equal tangents contribute the same. One of two is
+        then computed and doubled, so that reverse mode doubles a cotangent, once for all operands
+        that it goes to (the coordinates of a distance).
       lower: replaces the rule made from `scalar`.
       weight: operations per element.
     """
@@ -270,6 +274,11 @@ def elementwise(
     ) -> Any:
         assert not isinstance(partials, Sentinel)
         total: Any = None
+        first = tangents[0]
+        same = symmetric and primals[0] is primals[1] and first is tangents[1]
+        if same and not isinstance(first, Zero) and partials[0] is not None:
+            term = partials[0](first, out, *primals, **params)
+            return bind1(_ROWS["add"], term, term)
         for t, rule in zip(tangents, partials, strict=True):
             if isinstance(t, Zero) or rule is None:
                 continue

@@ -404,3 +404,24 @@ class TestPullbacksArePytrees:
         zero = stax.tree.map(np.zeros_like, pull)
         np.testing.assert_array_equal(zero(np.ones(3))[0], np.zeros(3))
         np.testing.assert_allclose(pull(np.ones(3))[0], self.want(1.0))
+
+
+def test_a_value_times_itself_doubles_its_cotangent_before_anything_else() -> None:
+    def norms(x: Any, w: Any) -> Any:
+        return np.sum(w * np.sqrt(np.sum(x * x, axis=1)))
+
+    x, w = np.random.default_rng(0).standard_normal((5, 3)), np.arange(5.0)
+    check_grads(norms, (x, w), order=3)
+    backward = [e for e in str(stax.joint_graph(norms)(x, w)).splitlines() if " bwd " in e]
+    (doubled,) = (e for e in backward if " = add(" in e)
+    name, operands = doubled.split()[1].rstrip(":"), doubled.partition("(")[2].partition(")")[0]
+    assert len(set(operands.split(", "))) == 1
+    assert any(" = mul(" in e and name in e and "x" in e for e in backward)
+
+    def product(a: Any, b: Any) -> Any:
+        return a * b
+
+    np.testing.assert_array_equal(stax.grad(product)(3.0, 3.0), 3.0)
+    assert stax.jvp(lambda a: a * a, (3.0,), (2.0,)) == (9.0, 12.0)
+    same = np.ones(3)
+    assert stax.jvp(product, (same, same), (same, 2 * same))[1].tolist() == [3.0] * 3
