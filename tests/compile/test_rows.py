@@ -33,14 +33,16 @@ def cases(text: str) -> int:
 def test_calls_that_differ_in_numbers_share_a_case() -> None:
     places = {f"b{k}": Place("float", "arena", 64 * k) for k in range(MANY + 2)}
     places["b0"] = Place("float", "in", 3)
-    calls = [f"kernel1(b{k}, b{k + 1}, 0, ctx->threads);" for k in range(MANY)]
+    calls = [f"kernel1(b{k}, b{k + 1}, {9 - k % 2}, ctx->threads);" for k in range(MANY)]
     checked = "bad = kernel2(b1, 0, ctx->threads);\n    if (bad) { code = 33; goto done; }"
     other = "{ void *list[] = { (void *)b2 }; ctx->fallback(7, list); }"
     assert not has_rows(calls[:-1])
     assert has_rows(calls)
     text = rows_text([*calls, checked, other], places)
     assert cases(text) == 3
-    assert "0, 13, 256," in text  # b0 is input 3 (3 * 4 + 1), b1 lies 64 bytes into the arena
+    # Three words: b0 is input 3 (3 * 8 + 1), b1 lies 64 bytes into the arena, 9 is an integer.
+    assert "0, 3, 25, 512, 76," in text
+    assert "kernel1(((float *)word[0]), ((float *)word[1]), (int64_t)word[2]," in text
     assert "ctx->fallback(7, list)" in text
     assert "code = 33" in text  # what is equal in all calls stays a constant
     assert named([*calls, other]) == {"b2"}

@@ -16,14 +16,12 @@ import functools
 import re
 from collections.abc import Sequence
 
-from stax.backends.c.toolchain import Library, require_toolchain
+from stax.backends.c.toolchain import VECTOR_FLAGS, Library, require_toolchain
 from stax.backends.c.vecmath import PREAMBLE
 from stax.loops.buffers import ExternBuffer
 
 KINDS = ("conv", "conv_swapped")
 TAGS = ("f32", "f64")
-# The blocks are written in vectors: what they need of -O2 is that additions take in products.
-_FLAGS = ("-ffp-contract=fast", "-fexpensive-optimizations")
 _NAME = re.compile(rf"({'|'.join(KINDS)})_({'|'.join(TAGS)})_(\d+)")
 _MOST_HELD = 12  # the most that any machine holds
 
@@ -289,8 +287,8 @@ def convolutions(routines: frozenset[str], threads: int) -> Library:
       CompilerNotFoundError: there is no working compiler.
     """
     text = PREAMBLE + convolution_source(sorted(routines))
-    toolchain = require_toolchain().for_threads(text, threads, extra=_FLAGS)
-    return toolchain.load(text, extra=_FLAGS)
+    toolchain = require_toolchain().for_threads(text, threads, extra=VECTOR_FLAGS)
+    return toolchain.load(text, extra=VECTOR_FLAGS)
 
 
 def routine_of(buffer: ExternBuffer) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from stax.backends.c.rows import plain_where_rows
 from stax.loops.buffers import Buffer, ExternInput
 from stax.loops.lower import CheckedIndex
 from stax.schedule.memory import aligned
@@ -123,8 +124,8 @@ def run_text(body: str, arena: int) -> str:
         take = "    char *arena = 0;\n    (void)arena;\n"
         give = ""
     return (
-        "int32_t stax_run(void **in, void **out, stax_context *ctx) {\n"
-        "    int32_t code = 0, bad = 0;\n    (void)bad;\n"
+        plain_where_rows(body) + "int32_t stax_run(void **in, void **out, stax_context *ctx) "
+        "{\n    int32_t code = 0, bad = 0;\n    (void)bad;\n"
         f"{take}{body}\n"
         f"    goto done;\ndone:;\n{give}    return code;\n}}\n"
         "void stax_release(stax_context *ctx) {\n"

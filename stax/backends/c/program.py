@@ -35,7 +35,7 @@ from stax.backends.c.products import product_call, product_routine
 from stax.backends.c.repeats import PrintedKernels
 from stax.backends.c.routines import PRODUCTS
 from stax.backends.c.routines import call_statement as routine_call
-from stax.backends.c.rows import LOCATE, Place, has_rows, named, rows_text
+from stax.backends.c.rows import LOCATE, Place, has_rows, named, plain_where_rows, rows_text
 from stax.backends.c.support import PRODUCT_TYPES
 from stax.backends.c.uses import Uses
 from stax.backends.c.vecmath import (
@@ -276,7 +276,8 @@ class _Printer:
         self.blocks += 1
         body, plan = self.block(program, f"{name}_")
         self.definitions.append(
-            f"static int32_t {name}(void **in, void **out, char *arena, stax_context *ctx) {{\n"
+            plain_where_rows(body)
+            + f"static int32_t {name}(void **in, void **out, char *arena, stax_context *ctx) {{\n"
             f"    int32_t code = 0, bad = 0;\n    (void)bad; (void)in; (void)out; (void)arena;\n"
             f"{body}\n    goto done;\ndone:;\n    return code;\n}}\n"
         )

@@ -24,7 +24,7 @@ from stax.backends.c import forks, fourier, lapack, lapack_complex, panels, sort
 from stax.backends.c.convolution import convolutions, is_convolution, symbol
 from stax.backends.c.image import RoutineCall
 from stax.backends.c.support import COMPLEX_TAGS, GEMM_TAGS, support
-from stax.backends.c.toolchain import Library, require_toolchain
+from stax.backends.c.toolchain import VECTOR_FLAGS, Library, require_toolchain
 from stax.backends.c.vecmath import PREAMBLE
 from stax.errors import StaxError
 from stax.loops.buffers import ExternBuffer
@@ -111,7 +111,8 @@ def _sorting_library() -> Library:
 @functools.cache
 def _panels_library(tag: str) -> Library:
     source = PREAMBLE + panels.panels_source([tag])
-    return require_toolchain().load(source, opt="-O2", extra=("-ffp-contract=fast",))
+    toolchain = require_toolchain().for_threads(source, 1, extra=VECTOR_FLAGS)
+    return toolchain.load(source, extra=VECTOR_FLAGS)
 
 
 @functools.cache

@@ -32,6 +32,7 @@ from stax.config import options
 from stax.errors import CompilationError, CompilerNotFoundError
 
 __all__ = [
+    "VECTOR_FLAGS",
     "Library",
     "Toolchain",
     "cpu_identity",
@@ -74,6 +75,9 @@ _QUICK_FLAGS: tuple[str, ...] = (
     "-fno-ipa-pure-const",
     "-fno-compare-elim",
 )
+# For code written in vectors, with pointers that advance by themselves: what it needs of -O2
+# is that additions take in products.
+VECTOR_FLAGS = ("-ffp-contract=fast", "-fexpensive-optimizations", "-fno-ivopts")
 # The process has the C library loaded: a library that leaves its names to it is linked in a third
 # of the time.
 _LEAN_LIBRARIES: tuple[str, ...] = ("-nostdlib", "-lgomp", "-lgcc")
