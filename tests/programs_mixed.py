@@ -323,7 +323,10 @@ def _write(b: Builder) -> Value | None:
             "{v} *= 0.5",
             "np.tanh({v}, out={v})",
         ])))  # fmt: skip
-    return b.emit(f"copied({v.name})", v.shape, 1.0, then)
+    # Where only the first argument is traced, a plain array could not take what depends on it.
+    first = b.values[0]
+    traced = f"0.0 * x0{'[' + ', '.join('0' * len(first.shape)) + ']' if first.shape else ''}"
+    return b.emit(f"copied({v.name} + {traced})", v.shape, 1.0, then)
 
 
 def _nothing(b: Builder) -> Value | None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from stax.core.source import user_source
 from stax.core.staging import is_reachable
-from stax.core.trace import Tracer, fresh, value_slots
+from stax.core.trace import Tracer, handle_of, value_slots
 from stax.errors import MutationError
 
 Read = Callable[[Any], Any]
@@ -63,7 +63,7 @@ def record_view(
     if not isinstance(view, Tracer) or not isinstance(base, Tracer):
         return view
     if view is base:
-        view = fresh(base)
+        view = handle_of(base)
     root, path = getattr(base, "origin", (base, ()))
     view.origin = (root, (path, (read, write, layout)))
     views = getattr(root, "views", None)

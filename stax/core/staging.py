@@ -22,7 +22,7 @@ from stax.core.trace import (
     Trace,
     Tracer,
     bind,
-    fresh,
+    handle_of,
     leak_error,
     located,
     use_trace,
@@ -93,7 +93,7 @@ class StagingTrace(Trace):
         if isinstance(value, Tracer):
             if not is_reachable(value.owner, self):
                 raise leak_error(value, op)
-            return self._capture(value, fresh(value), value.aval)
+            return self._capture(value, handle_of(value), value.aval)
         if isinstance(value, bool | int | float | complex | np.generic):
             return Literal(value)
         array = value if isinstance(value, np.ndarray) else np.asarray(value)

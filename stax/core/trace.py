@@ -309,7 +309,10 @@ class Tracer:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if is_index_of_caller():
-            raise _index_error(self)
+            known = self.concrete() if self.dtype.kind in "biu" else None
+            if known is None:
+                raise _index_error(self)
+            return np.asarray(known, dtype)
         raise no_array_error(self)
 
     def __bool__(self) -> bool:
@@ -541,9 +544,15 @@ def value_slots(kind: type) -> tuple[str, ...]:
 
 
 def fresh(value: Any) -> Any:
-    """A new handle for what a tracer stands for now; later writes to either do not meet."""
+    """A copy of a value, made by the current transformation as the result of any operation is."""
     if not isinstance(value, Tracer):
         return value
+    handle, trace = handle_of(value), STATE.trace
+    return handle if trace is EVAL or trace.stands_for(value.owner) else trace.lift(handle)
+
+
+def handle_of(value: Tracer) -> Tracer:
+    """A new handle for what a tracer stands for now; later writes to either do not meet."""
     kind = type(value)
     handle: Tracer = object.__new__(kind)
     handle.owner = value.owner

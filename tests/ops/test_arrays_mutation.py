@@ -300,3 +300,32 @@ def test_in_place_dtype_rule_is_numpys():
 
     with pytest.raises(TypeError, match="in place"):
         stax.jit(f)(X)
+
+
+@pytest.mark.parametrize("copied", [
+    lambda x: x.copy(), np.copy, snp.array, lambda x: x.flatten(), lambda x: +x,
+    lambda x: x.astype(float), np.positive, np.nan_to_num,
+])  # fmt: skip
+def test_a_copy_belongs_to_the_transformation_that_makes_it(copied):
+    """What an inner function copies from outside it may write to with its own values."""
+
+    def written(x, y):
+        copy = copied(x)
+        copy[1] *= y[0]
+        copy[:1] = y[1:2]
+        return copy
+
+    def all_of(inner, x, y):
+        loss = lambda y: (inner(x, y) * y).sum() * x.sum()
+        looped = stax.lax.scan(lambda c, t: (c + loss(y * t), c), 0.0, np.array([1.0, 0.5]))
+        mapped = stax.vmap(loss)(np.stack([y, 2 * y]))
+        branch = stax.lax.cond(y[0] > 0, loss, np.sum, y)
+        return stax.grad(loss)(y), stax.jvp(loss, (y,), (x,)), mapped, looped, branch, x * 1
+
+    plain = lambda x, y: np.stack([y[1], x[1] * y[0], x[2]])
+    args = np.array([1.0, 2.0, 4.0]), np.array([0.5, 3.0, 1.0])
+    for transformed in (stax.jit, lambda f: lambda x, y: stax.jvp(f, (x, y), (y, x))):
+        found = transformed(lambda x, y: all_of(written, x, y))(*args)
+        wanted = transformed(lambda x, y: all_of(plain, x, y))(*args)
+        for a, b in zip(stax.tree.leaves(found), stax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-14)

@@ -43,6 +43,23 @@ def test_known_indices_are_looked_up_by_numpy() -> None:
     assert kinds == [np.ndarray]
 
 
+def test_known_arrays_of_indices_and_masks_are_looked_up_by_numpy() -> None:
+    # They come from the input, have no derivative, and their numbers are known under grad.
+    def f(x: Any) -> Any:
+        order = np.argsort(x)
+        rows = TABLE[(x > 1).astype(int)]
+        masked = TABLE[1][x > 1].sum()
+        return (x * TABLE[0][order] * TABLE[order[:2] % 3, 1:3].sum() * rows[:, 0]).sum() + masked
+
+    x = np.array([2.0, 0.5, 1.5, 0.25])
+    order, rows = np.argsort(x), TABLE[(x > 1).astype(int)]
+    want = TABLE[0][order] * TABLE[order[:2] % 3, 1:3].sum() * rows[:, 0]
+    np.testing.assert_array_equal(stax.grad(f)(x), want)
+    np.testing.assert_array_equal(stax.jvp(f, (x,), (np.eye(4)[0],))[1], want[0])
+    with pytest.raises(ConcretizationError):
+        stax.grad(lambda x: TABLE[x].sum())(x)
+
+
 def test_what_numpy_or_stax_refuses_is_refused() -> None:
     with pytest.raises(OutOfBoundsError):
         stax.jit(lambda i: TABLE[i])(7)

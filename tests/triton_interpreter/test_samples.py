@@ -9,7 +9,9 @@ import pytest
 
 import stax
 from tests import op_samples, op_samples_arrays, op_samples_numpy
+from tests.fuzzing import about
 from tests.programs import random_program
+from tests.programs_mixed import HALF_RULES, MIXED_RULES, SINGLE_RULES
 
 SAMPLES = [*op_samples.SAMPLES, *op_samples_arrays.SAMPLES, *op_samples_numpy.SAMPLES]
 FULL = os.environ.get("STAX_TRITON_FULL") == "1"  # every type, and 300 programs
@@ -81,3 +83,14 @@ def test_random_program(seed):
     gradient = stax.grad(loss, argnums=every)
     found = stax.jit(gradient, backend="triton")(*program.args)
     agree(found, gradient(*program.args), 1e-8)
+
+
+@pytest.mark.parametrize("seed", range(PROGRAMS))
+def test_random_program_of_many_dtypes(seed):
+    rules = (MIXED_RULES, SINGLE_RULES, HALF_RULES)[seed % 3]
+    program = random_program(
+        seed, size=14, smooth=False, scalar=False, rules=rules, large=seed % 6 in (1, 3)
+    )
+    with about(program), np.errstate(all="ignore"):
+        found = stax.jit(program.fn, backend="triton")(*program.args)
+        agree(found, program.fn(*program.args), max(1e-9, program.tolerance))
