@@ -44,7 +44,7 @@ from stax.pytree import (
 from stax.transforms.arguments import check_leaves, finished, name_of
 from stax.transforms.control_cond import cond_p
 from stax.transforms.control_graphs import with_leading_inputs
-from stax.transforms.jvp import known_value
+from stax.transforms.dual import known_value
 
 __all__ = ["cond", "switch"]
 

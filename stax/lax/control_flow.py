@@ -56,7 +56,7 @@ from stax.transforms.checkpoint import checkpoint as checkpointed
 from stax.transforms.control_chain import chained_scan_p
 from stax.transforms.control_scan import scan_p
 from stax.transforms.control_while import while_p
-from stax.transforms.jvp import known_value
+from stax.transforms.dual import known_value
 
 __all__ = ["fori_loop", "scan", "while_loop"]
 

@@ -365,7 +365,7 @@ def binary(
 def compare(
     name: str, impl: Function, *, accepts: str = "bif", **fields: Any
 ) -> tuple[Primitive, Function]:
-    """A row of two operands with a Boolean result."""
+    """A row of operands, mostly two, with a Boolean result."""
     return elementwise(
         name,
         impl,
@@ -381,15 +381,7 @@ def predicate(
     name: str, impl: Function, *, accepts: str = "f", **fields: Any
 ) -> tuple[Primitive, Function]:
     """A row of one operand with a Boolean result."""
-    return elementwise(
-        name,
-        impl,
-        family="compare",
-        accepts=accepts,
-        partials=ZERO_DERIVATIVE,
-        result=lambda dtype: BOOL,
-        **fields,
-    )
+    return compare(name, impl, accepts=accepts, **fields)
 
 
 def linear_unary(

@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stax.core.aval import Aval, aval_of
+from stax.core.aval import aval_of
 from stax.core.graph import Atom, Graph, Var
 from stax.core.primitive import Primitive
 from stax.core.source import user_place
 from stax.core.staging import StagingTrace, StagingTracer, eval_graph
-from stax.core.trace import STATE, Trace, Tracer, use_trace
+from stax.core.trace import STATE, Trace, use_trace
 from stax.dtypes import is_inexact
 from stax.errors import MutationError
-from stax.transforms.jvp import bind_values, known_value, rule_tangents, zero_of
+from stax.transforms.dual import DualTrace, DualTracer, bind_values, rule_tangents
 
 # Calls that are linear in some operands only as a whole: a rule's tangents do not open them.
 KEPT_WHOLE: set[Primitive] = set()
@@ -35,25 +35,11 @@ KEPT_WHOLE: set[Primitive] = set()
 BORROWED_BYTES = 32 << 20  # foreign arrays from this size on are borrowed, not copied
 
 
-class LinearizeTracer(Tracer):
+class LinearizeTracer(DualTracer):
     """A value of the enclosing trace and its tangent in the tangent graph (None when zero)."""
 
-    __slots__ = ("primal", "tangent")
+    __slots__ = ()
     owner: LinearizeTrace
-
-    def __init__(self, trace: LinearizeTrace, primal: Any, tangent: Any) -> None:
-        self.owner = trace
-        self.primal = primal
-        self.tangent = tangent
-
-    @property
-    def aval(self) -> Aval:
-        """Type of the value."""
-        return aval_of(self.primal)
-
-    def concrete(self) -> Any:
-        """The NumPy value, when no enclosing transformation hides it."""
-        return known_value(self.primal)
 
     def _require(self, what: str, construct: str) -> Any:
         value = super()._require(what, construct)
@@ -151,64 +137,39 @@ def root_of(array: Any) -> Any:
     return array
 
 
-class LinearizeTrace(Trace):
+class LinearizeTrace(DualTrace):
     """Computes primitives in the enclosing trace and records their derivatives in `tangents`."""
 
-    __slots__ = ("tangents", "dropped")
-    parent: Trace
+    __slots__ = ("dropped",)
+    tangents: StagingTrace
     dropped: str  # where a number was last taken out of a value with a derivative, or ""
 
     def __init__(self, parent: Trace, tangents: StagingTrace | None = None) -> None:
-        super().__init__(parent)
-        self.tangents = TangentTrace(parent) if tangents is None else tangents
+        super().__init__(parent, TangentTrace(parent) if tangents is None else tangents)
         self.dropped = ""
 
-    def lift(self, value: Any) -> Any:
-        """`value` as a constant of this trace."""
-        if isinstance(value, Tracer) and value.owner is self:
-            return value
-        return LinearizeTracer(self, value, None)
+    def dual(self, primal: Any, tangent: Any) -> DualTracer:
+        """The tracer of a value and its tangent, which is zero unless it is in the graph."""
+        return LinearizeTracer(self, primal, tangent if self.tangents.owns(tangent) else None)
 
-    def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Any], bool]:
-        """Primals, tangents (None when zero), and whether any tangent is not zero."""
-        primals: list[Any] = []
-        tangents: list[Any] = []
-        active = False
-        for arg in args:
-            if isinstance(arg, LinearizeTracer) and arg.owner is self:
-                primals.append(arg.primal)
-                tangents.append(arg.tangent)
-                active = active or arg.tangent is not None
-            else:
-                if isinstance(arg, np.ndarray) and isinstance(self.tangents, TangentTrace):
-                    self.tangents.note_foreign(arg)
-                primals.append(arg)
-                tangents.append(None)
-        return primals, tangents, active
+    def of_graphs(
+        self, prim: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Results and tangents of a primitive that carries graphs, by its rule."""
+        rule: Any = prim.linearize
+        outs, out_tangents = rule(self, primals, tangents, params)
+        return outs, out_tangents
 
-    def process(
-        self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, ...]:
-        """Compute `prim` in the enclosing trace and record its tangents."""
-        primals, tangents, active = self.split(args)
-        before = STATE.trace
-        parent = STATE.trace = self.parent
-        try:
-            if not active:
-                outs: Sequence[Any] = bind_values(parent, prim, primals, params)
-                out_tangents: Sequence[Any] = [None] * len(outs)
-            elif prim.linearize is not None:
-                given = [
-                    zero_of(p) if t is None else t for p, t in zip(primals, tangents, strict=True)
-                ]
-                outs, out_tangents = prim.linearize(self, primals, given, params)
-            else:
-                outs = bind_values(parent, prim, primals, params)
-                STATE.trace = self.tangents
-                out_tangents = rule_tangents(prim, primals, outs, tangents, params)
-        finally:
-            STATE.trace = before
-        return self.wrap(outs, out_tangents)
+    def of_call(
+        self, call: Any, primals: list[Any], tangents: list[Any]
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Results and tangents of a function that carries its own rule."""
+        outs, out_tangents = call.linearize(self, primals, tangents)
+        return outs, out_tangents
+
+    def note_plain(self, array: np.ndarray[Any, Any]) -> None:
+        """Remember that the user, too, holds this array."""
+        note_foreign(self.tangents, (array,))
 
     def process_known(
         self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], outs: Sequence[Any]
@@ -219,39 +180,6 @@ class LinearizeTrace(Trace):
             return self.wrap(outs, [None] * len(outs))
         with use_trace(self.tangents):
             return self.wrap(outs, rule_tangents(prim, primals, outs, tangents, params))
-
-    def process_call(self, call: Any, args: Sequence[Any]) -> tuple[Any, ...]:
-        """The results of a function that carries its own rule (see `transforms.calls`)."""
-        primals, tangents, active = self.split(args)
-        with use_trace(self.parent):
-            if active:
-                given = [
-                    zero_of(p) if t is None else t for p, t in zip(primals, tangents, strict=True)
-                ]
-                outs, out_tangents = call.linearize(self, primals, given)
-            else:
-                outs = call.bind(primals)
-                out_tangents = [None] * len(outs)
-        return self.wrap(outs, out_tangents)
-
-    def wrap(self, outs: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
-        """Tracers for results and their tangents."""
-        return tuple(
-            LinearizeTracer(self, out, t if self.tangents.owns(t) else None)
-            for out, t in zip(outs, tangents, strict=True)
-        )
-
-    def primal_of(self, value: Any) -> Any:
-        """The enclosing trace's value of a result."""
-        if isinstance(value, LinearizeTracer) and value.owner is self:
-            return value.primal
-        return value
-
-    def tangent_of(self, value: Any) -> Any:
-        """The tangent of a result in the tangent graph, or None when zero."""
-        if isinstance(value, LinearizeTracer) and value.owner is self:
-            return value.tangent
-        return None
 
 
 def note_foreign(tangents: Trace, values: Sequence[Any]) -> None:

@@ -29,7 +29,7 @@ from stax.pytree import (
     tree_unflatten,
 )
 from stax.transforms.arguments import check_callable, check_leaves, finished, leaf_names, name_of
-from stax.transforms.jvp import known_value
+from stax.transforms.dual import known_value
 
 
 class BatchTracer(Tracer):
