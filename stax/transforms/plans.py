@@ -33,6 +33,7 @@ from stax.transforms.partition import (
 from stax.transforms.phases import Split, split_joint
 from stax.transforms.plan_moves import Moves
 from stax.transforms.plan_program import IntegerProgram, is_available
+from stax.transforms.plan_sets import KeptSets
 from stax.transforms.rematerialise import ONE_PROGRAM
 from stax.transforms.simplify import has_effect
 
@@ -44,7 +45,8 @@ LIMITS: Final = 24  # memory limits it is run for
 GRAINS: Final = 48  # amounts of held bytes that it tells apart
 TRIES: Final = 300_000  # equations simulated while small changes are tried
 LARGE: Final = 3_000  # equations from which on fewer plans are looked at
-EXHAUSTIVE: Final = 12  # up to this many values, every set of them is tried
+MOST: Final = 6_000  # up to so many sets of kept values, all of them are tried
+SMALL: Final = 32  # values up to which sets are tried systematically, too
 
 
 class Planner:
@@ -93,12 +95,20 @@ class Planner:
             if v.var not in model.outputs | self.fixed
             and v.eqn.prim.recompute is not Recompute.VIEW
         ]
-        if len(free) <= EXHAUSTIVE:
-            _all_subsets(model, self.fixed, free, found)
-        else:
-            tries = TRIES // max(model.size, 1)
-            Moves(model, self.fixed, free, found, tries).search()
-            self._by_integer_program(found, free)  # last: it adds, and is never worse
+        tries = TRIES // max(model.size, 1)
+        sets = KeptSets(model, self.fixed, free, found)
+        every = sets.all(min(tries, MOST))
+        if every is not None:
+            for bits in every:
+                sets.judge(bits)
+            return pareto(found.values())
+        small = len(free) <= SMALL
+        if small:
+            sets.few(tries // 2)
+        Moves(model, self.fixed, free, found, tries // 2 if small else tries).search()
+        if small:
+            sets.near(tries // 2)
+        self._by_integer_program(found, free)  # last: it adds, and is never worse
         return pareto(found.values())
 
     def _by_integer_program(self, found: dict[Kept, Plan], free: Sequence[Var]) -> None:
@@ -377,18 +387,6 @@ def _best_path(segments: Sequence[Sequence[_Segment]], limit: int) -> list[_Segm
         state = state[3]
     path.reverse()
     return path
-
-
-# --- small graphs -------------------------------------------------------------------------------
-
-
-def _all_subsets(
-    model: MemoryModel, fixed: set[Var], free: Sequence[Var], found: dict[Kept, Plan]
-) -> None:
-    for bits in range(1 << len(free)):
-        kept = frozenset(fixed | {v for k, v in enumerate(free) if bits >> k & 1})
-        if kept not in found:
-            found[kept] = model.plan(kept)
 
 
 __all__ = ["Planner", "candidate_plans", "pareto", "thinned"]
