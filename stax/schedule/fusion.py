@@ -45,6 +45,10 @@ class FusionOptions:
     # A body does not move more than `near` steps ahead when that holds more bytes than this.
     near: int = 3
     hold_bytes: int = 32 * 1024
+    # Whether the last reader of a value, which may move ahead for the value's sake, stays behind
+    # the reader before it: the value lives until then anyway.  Ahead of it the last reader may
+    # find kernels that it and all that reads its result can join, and then nothing is stored.
+    waits: bool = False
     write_out: bool = True  # whether short loops over results that share work are written out
 
 
@@ -53,7 +57,7 @@ ON_DEVICE = FusionOptions(max_instrs=400, row_scratch=1 << 62, mixed=False, writ
 
 def compact(options: FusionOptions) -> FusionOptions:
     """The limits where memory is short: hardly anything is computed ahead of its readers."""
-    return replace(options, near=1, hold_bytes=1024)
+    return replace(options, near=1, hold_bytes=1024, waits=True)
 
 
 @dataclass(eq=False)
@@ -91,6 +95,7 @@ def fuse(
     """Group the steps; `nbytes(buffer)` is the size of a buffer, `outputs` have memory anyway."""
     order: list[Scheduled] = []
     made_at: dict[str, int] = {}
+    read_at: dict[str, int] = {}  # the last place so far
     readers: dict[str, list[int]] = {}
     last_reader = _last_readers(steps)
     count = 0
@@ -98,6 +103,7 @@ def fuse(
         if isinstance(step, CallStep):
             for name in step.writes:
                 made_at[name] = len(order)
+            read_at.update(dict.fromkeys(step.reads, len(order)))
             order.append(step)
             continue
         body = without_trivial_merges(step.body)
@@ -113,9 +119,17 @@ def fuse(
             # Computing something early keeps it in memory until it is read, but may be the last
             # that something else was kept for: recomputations stay late, reductions move ahead.
             held = sum(nbytes(n) for n in writes if n not in outputs)
-            held -= sum(nbytes(n) for n in set(reads) if n in made_at and last_reader[n] == number)
+            ended = [n for n in set(reads) if n in made_at and last_reader[n] == number]
+            late = len(order) - options.near
+            gained = 0  # the place from which on what ends with it makes up for what it writes
+            for name in sorted(ended, key=lambda n: read_at.get(n, 0)):
+                if held > options.hold_bytes:
+                    held -= nbytes(name)
+                    gained = read_at.get(name, 0)
             if held > options.hold_bytes:
-                earliest = max(earliest, len(order) - options.near)
+                earliest = max(earliest, late)
+            elif options.waits:
+                earliest = max(earliest, min(gained, late))
             place = _best_place(parts, reads, order, earliest, readers, nbytes, options)
         if place < 0:
             place = len(order)
@@ -124,6 +138,7 @@ def fuse(
         for name in writes:
             made_at[name] = place
         for name in reads:
+            read_at[name] = max(read_at.get(name, 0), place)
             users = readers.setdefault(name, [])
             if not users or users[-1] != place:
                 users.append(place)

@@ -4,24 +4,24 @@ Input: for each buffer its size and the first and last step at which it is live.
 for each and the size of the arena.  The steps are walked in order; a buffer takes the smallest
 free block that holds it, and blocks are merged when their buffers die, so the plan is linear in
 the number of buffers but for the free list.  When that leaves gaps, placing the largest or the
-longest-lived buffers first is tried as well, and then orders that differ in one buffer's turn.
+longest-lived buffers first is tried as well, and then a search (`packing`).
 """
 
 from __future__ import annotations
 
-import math
-import random
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 
+from stax.schedule.packing import RANKS, Packing
+
 ALIGNMENT = 64
-WASTE = 0.005  # share of the live bytes that is not worth looking for a better order
-MOVES = 400  # orders of placing that are looked at then
-PLACED = 20_000  # buffers placed for them
 BY_SIZE = 1_000  # buffers up to which several orders of placing them are tried
+PACKED = 150  # buffers up to which a search places them
+SPARE = (0.0, 0.01, 0.02, 0.03, 0.05, 0.08)  # shares of the live bytes that it may leave
+LOOKED = 15_000  # buffers that it looks at for one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,33 +70,27 @@ def plan_arena(lifetimes: Sequence[Lifetime]) -> ArenaPlan:
                 plan = ArenaPlan(other, end, plan.live_peak)
             if end <= plan.live_peak:
                 return plan
-        if plan.nbytes > plan.live_peak * (1 + WASTE):
-            return _moved(lifetimes, plan)
+        if len(lifetimes) <= PACKED:
+            return _packed(lifetimes, plan)
     return plan
 
 
-def _moved(lifetimes: Sequence[Lifetime], plan: ArenaPlan) -> ArenaPlan:
-    """A plan at least as good: one buffer after another is placed earlier or later than before."""
-    crowds = _crowds(lifetimes)
-    generator = random.Random(0)  # the same program always gets the same arena
-    moves = min(MOVES, PLACED // len(lifetimes))
-    for key in ORDERS:
-        keyed = [(key(b, crowd), b) for b, crowd in zip(lifetimes, crowds, strict=True)]
-        order = [b for _, b in sorted(keyed, key=itemgetter(0))]
-        end = math.inf
-        for _ in range(moves // len(ORDERS)):
-            changed = order.copy()
-            if end < math.inf:
-                buffer = changed.pop(generator.randrange(len(order)))
-                changed.insert(generator.randrange(len(order)), buffer)
-            offsets = _placed(changed)
-            found = max(offsets[b.name] + aligned(b.nbytes) for b in changed)
-            if found <= end:
-                order, end = changed, found
-                if end < plan.nbytes:
-                    plan = ArenaPlan(offsets, end, plan.live_peak)
-                if end <= plan.live_peak:
-                    return plan
+def _packed(lifetimes: Sequence[Lifetime], plan: ArenaPlan) -> ArenaPlan:
+    """A plan at least as good, within as few bytes more than are live at once as can be found."""
+    sized = [b for b in lifetimes if b.nbytes]
+    packing = Packing([(aligned(b.nbytes), b.first, b.last) for b in sized])
+    steps = max(LOOKED // len(sized), 2 * len(sized))
+    for share in SPARE:
+        capacity = int(plan.live_peak * (1 + share)) // ALIGNMENT * ALIGNMENT
+        if capacity >= plan.nbytes:
+            break
+        for rank in range(RANKS):
+            found = packing.within(capacity, rank, steps)
+            if found is not None:
+                offsets = dict.fromkeys((b.name for b in lifetimes), 0)
+                offsets.update(zip((b.name for b in sized), found, strict=True))
+                end = max(offsets[b.name] + aligned(b.nbytes) for b in sized)
+                return ArenaPlan(offsets, end, plan.live_peak)
     return plan
 
 

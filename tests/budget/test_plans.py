@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import time
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import stax
@@ -15,76 +16,91 @@ from stax.programs.options import CompileOptions
 from stax.transforms import plans
 from stax.transforms.memory_model import MemoryModel
 from stax.transforms.plan_program import IntegerProgram
+from stax.transforms.plan_sets import KeptSets
 from stax.transforms.plans import Planner, pareto
 from tests.budget.best import ALL, best_plans, flat, free_values, planner_of
 from tests.budget.models import MODELS, chain, transformer
+from tests.budget.nets import NETS, best_of_all, planner_for, worst_ratio
 
 OPTIONS = CompileOptions.of()
 
 
-def random_net(seed):
-    """Layers of different widths with products, cheap steps, reductions and skips."""
-    rng = np.random.default_rng(seed)
-    widths = [8, 16, 32, 64]
-    width = first = int(rng.choice(widths))
-    ws, layers = [], []
-    kinds = rng.choice(["mm", "mm", "tanh", "mul", "skip", "centre"], rng.integers(4, 8))
-    for kind in ["mm", *kinds]:
-        layers.append((kind, len(ws)))
-        if kind == "mm":
-            new = int(rng.choice(widths))
-            ws.append((rng.standard_normal((width, new)) / np.sqrt(width)).astype(np.float32))
-            width = new
-
-    def f(ws, x):
-        seen = [x]
-        for kind, k in layers:
-            if kind == "mm":
-                x = x @ ws[k]
-            elif kind == "tanh":
-                x = np.tanh(x)
-            elif kind == "mul":
-                x = x * np.sin(x)
-            elif kind == "skip":
-                x = x + np.exp(-np.square(next(h for h in seen[::-1] if h.shape == x.shape)))
-            else:
-                x = x - x.mean(-1, keepdims=True)
-            seen.append(x)
-        return (x * x).sum()
-
-    return f, (ws, rng.standard_normal((64, first)).astype(np.float32))
-
-
-def worst_ratio(planner, found, most=12):
-    """Work of the plans found over that of the best of all sets, at the worst limit."""
+@pytest.mark.parametrize("kind", NETS)
+@pytest.mark.parametrize("seed", range(12))
+def test_what_nothing_reads_makes_no_difference(kind, seed):
+    """The sets without values that nothing reads have the plans of all subsets among them."""
+    planner = planner_for(kind, seed)
     free = free_values(planner)
-    assert len(free) <= most
-    best = {}
+    if len(free) > 10:
+        free = free[:10]  # the others are computed again
+    found = {}
+    sets = KeptSets(planner.model, planner.fixed, free, found)
+    every = sets.all(1 << len(free))
+    assert len(set(every)) == len(every)
+    for bits in every:
+        sets.judge(bits)
+    plans = {(p.peak, p.work) for p in found.values()}
     for bits in range(1 << len(free)):
         kept = planner.fixed | {v for k, v in enumerate(free) if bits >> k & 1}
         plan = planner.model.plan(kept)
-        best[plan.peak] = min(best.get(plan.peak, plan.work), plan.work)
-    worst = 1.0
-    for limit in best:
-        optimum = min(w for peak, w in best.items() if peak <= limit)
-        ours = min(p.work for p in found if p.peak <= limit)
-        worst = max(worst, (ours + 1) / (optimum + 1))
-    return worst
+        assert (plan.peak, plan.work) in plans
 
 
-@pytest.mark.parametrize("seed", range(24))
-def test_small_graphs_are_planned_as_well_as_exhaustively(seed, monkeypatch):
-    f, args = random_net(seed)
-    planner = Planner(flat(f, args))
-    if len(free_values(planner)) <= 12:
-        assert worst_ratio(planner, planner.plans()) == 1.0
-        monkeypatch.setattr(plans, "EXHAUSTIVE", 0)  # what is found without trying all sets
-        assert worst_ratio(planner, planner.plans()) <= 1.1
+@pytest.mark.parametrize("kind", NETS)
+@pytest.mark.parametrize("seed", range(16))
+def test_small_graphs_are_planned_as_well_as_exhaustively(kind, seed, monkeypatch):
+    planner = planner_for(kind, seed)
+    best = best_of_all(planner, 3_000)
+    if best is not None:
+        assert worst_ratio(best, planner.plans()) == 1.0
+        monkeypatch.setattr(plans, "MOST", 0)  # what is found without trying all sets
+        assert worst_ratio(best, planner.plans()) <= 1.05
+
+
+# On these, directed changes alone miss the least memory or more than a twentieth of the work.
+HARD = [("layers", 89), ("branches", 229), ("branches", 245), ("branches", 395)]
+
+
+@pytest.mark.parametrize(("kind", "seed"), HARD)
+def test_no_path_of_directed_changes_is_needed(kind, seed, monkeypatch):
+    planner = planner_for(kind, seed)
+    best = best_of_all(planner, plans.MOST)
+    monkeypatch.setattr(plans, "MOST", 0)
+    assert worst_ratio(best, planner.plans()) <= 1.05
+    monkeypatch.setattr(plans, "SMALL", 0)
+    assert worst_ratio(best, planner.plans()) > 1.05
+
+
+@pytest.mark.fuzz
+def test_small_graphs_are_planned_as_well_as_exhaustively_at_length(monkeypatch):
+    """All graphs of up to 25 values whose sets can be tried in a few seconds."""
+    end = time.monotonic() + float(os.environ.get("STAX_FUZZ_SECONDS", "60"))
+    worst, without = 1.0, []
+    for seed, kind in itertools.product(range(1_000), NETS):
+        if time.monotonic() > end:
+            break
+        planner = planner_for(kind, seed)
+        best = best_of_all(planner, 40_000) if len(free_values(planner)) <= 25 else None
+        if best is None:
+            continue
+        worst = max(worst, worst_ratio(best, planner.plans()))
+        assert worst <= 1.05, (kind, seed)
+        with monkeypatch.context() as changed:
+            changed.setattr(plans, "MOST", 0)
+            without.append(worst_ratio(best, planner.plans()))
+    assert without
+    far = sum(ratio > 1.05 for ratio in without)
+    print(
+        f"{len(without)} graphs: at most {worst:.3f} times the least work at every limit; without"
+    )
+    print(
+        f"trying all sets more than 1.05 times on {far} of them, at most {max(without):.3f} times"
+    )
 
 
 def test_a_chain_is_planned_as_well_as_exhaustively():
     planner = Planner(flat(*chain(depth=6, rows=32, width=16)))
-    assert worst_ratio(planner, planner.plans()) <= 1.05
+    assert worst_ratio(best_of_all(planner, 1 << 12), planner.plans()) == 1.0
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -132,9 +148,9 @@ def test_the_model_of_memory_follows_the_programs(name):
     graph = stax.jit(stax.value_and_grad(f)).trace(*args).graph
     search = plan_search(graph, OPTIONS, "cpu", {})
     candidates = search.candidates
-    ratios = [search._point(c).peak_bytes / c.peak for c in candidates[::2]]
+    ratios = [search._point(c).peak_bytes / c.peak for c in candidates]
     assert all(0.95 <= ratio <= 1.04 for ratio in ratios)
-    assert sum(0.998 <= ratio <= 1.002 for ratio in ratios) >= 0.8 * len(ratios)
+    assert sum(0.998 <= ratio <= 1.002 for ratio in ratios) >= 0.85 * len(ratios)
 
 
 def test_few_candidates_are_measured():
