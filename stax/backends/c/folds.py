@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from stax.backends.c.reductions import SIMPLE
 
-__all__ = ["BYTES", "LANES", "fold_call", "halved", "rows"]
+__all__ = ["BYTES", "COLUMN_TYPES", "LANES", "MERGED_COLUMNS", "fold_call", "halved", "rows"]
 
 LANES = 64
 BYTES = 64  # of a vector
@@ -35,6 +35,25 @@ static __attribute__((noinline)) {result} stax_fold_{name}_{t}({parameters}) {{
 {tail}
 }}
 """
+# What blocks of rows have summed up for each column, merged as a tree, so that the error grows with
+# the logarithm of their number; so many columns at a time that all blocks stay in the second cache.
+_COLUMNS = """\
+//: columns_sum_{t} 0
+static __attribute__((noinline)) void stax_columns_sum_{t}({ct} *c, int64_t blocks, int64_t n) {{
+    for (int64_t part = 0; part < n; part += {merged}) {{
+        int64_t upto = part + {merged} < n ? part + {merged} : n;
+        for (int64_t half = 1; half < blocks; half *= 2)
+        for (int64_t b = 0; b + half < blocks; b += 2 * half) {{
+            {ct} *restrict to = c + b * n;
+            const {ct} *restrict from = to + half * n;
+            #pragma omp simd
+            for (int64_t k = part; k < upto; k++) to[k] += from[k];
+        }}
+    }}
+}}
+"""
+COLUMN_TYPES = ("f32", "f64", "i32", "i64")
+MERGED_COLUMNS = 512
 _WIDENED = f"""\
     double wide[{LANES}];
     #pragma omp simd
@@ -64,6 +83,7 @@ def rows() -> str:
     """Return the rows of all folds, for every type."""
     wide = _WIDENED + _indented("wide[k] += wide[k + @];", LANES) + "\n    return wide[0];"
     parts = [_fold("wide", "f32", "double", _lines("f32"), [], wide)]
+    parts += [_COLUMNS.format(t=t, ct=_TYPES[t], merged=MERGED_COLUMNS) for t in COLUMN_TYPES]
     for tag, ct in _TYPES.items():
         parts.append(_LINE.format(t=tag, ct=ct, bytes=BYTES))
         for name, simple in SIMPLE.items():

@@ -28,6 +28,7 @@ LONG_SUM = 4096  # elements from which on the lanes of a single-precision sum ar
 _ASSIGNED = re.compile(r"^\w+ (\w+) = (.*);$")
 _CALL = re.compile(r"\bstax_(\w+)\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_ZERO = re.compile(r"\(*(\(\w+\))?0(\.0)?f?\)*")
 
 
 @dataclass
@@ -178,16 +179,29 @@ def _track(a: Accumulator, at: str) -> list[str]:
 def _declare(a: Accumulator, loop: Loop, out: list[str]) -> None:
     rest = f"[{LANES}] __attribute__((aligned({BYTES})));"
     out.append(f"{c_type(a.dtypes[0])} {lane(a.names[0])}{rest}")
-    cleared = f"{lane(a.names[0])}[k] = {a.identity};"
+    tag = type_tag(a.dtypes[0])
+    cleared = [(lane(a.names[0]), tag, str(a.identity))]
     if a.nan:
         out.append(f"int{8 * a.dtypes[0].itemsize}_t {lane(a.nan)}{rest}")
-        cleared += f" {lane(a.nan)}[k] = 0;"
+        cleared.append((lane(a.nan), f"i{8 * a.dtypes[0].itemsize}", "0"))
     if a.place:
         a.chunk = f"{a.place}_at"
         out.append(f"{c_type(a.dtypes[0])} {lane(a.place)}{rest}")
         out.append(f"int32_t {lane(a.chunk)}{rest}")
-        cleared += f" {lane(a.place)}[k] = {a.identity}; {lane(a.chunk)}[k] = {loop.start};"
-    out += ["#pragma omp simd", f"for (int64_t k = 0; k < {LANES}; k++) {{ {cleared} }}"]
+        cleared.append((lane(a.place), tag, str(a.identity)))
+        cleared.append((lane(a.chunk), "i32", str(loop.start)))
+    looped = []
+    for name, kind, value in cleared:
+        if _ZERO.fullmatch(value) and kind[0] in "fi":
+            # Vectors at once: compilers have no loop to vectorise and to unroll.
+            line, count = f"stax_vector_{kind}", LANES * int(kind[1:]) // 8 // BYTES
+            all_lines = " = ".join(f"(({line} *){name})[{k}]" for k in range(count))
+            out.append(f"{all_lines} = ({line}){{0}};")
+        else:
+            looped.append(f"{name}[k] = {value};")
+    if looped:
+        text = " ".join(looped)
+        out += ["#pragma omp simd", f"for (int64_t k = 0; k < {LANES}; k++) {{ {text} }}"]
 
 
 def fold_lines(a: Accumulator, length: int) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from stax.backends.c.folds import COLUMN_TYPES, MERGED_COLUMNS
 from stax.backends.c.handler import (
     INNER_DEPTH,
     ROW_DEPTH,
@@ -35,7 +36,7 @@ from stax.dtypes import DType
 from stax.loops.body import Instr
 from stax.loops.moments import is_sample
 from stax.loops.monoids import MONOIDS, SUM, Monoid
-from stax.loops.scalar_ops import c_type
+from stax.loops.scalar_ops import c_type, type_tag
 from stax.loops.symbolic import (
     as_expr,
     linearize,
@@ -43,7 +44,6 @@ from stax.loops.symbolic import (
 from stax.schedule.kernel import Kernel, Member, Role, row_major
 
 BLOCKS = 64
-MERGED_COLUMNS = 512  # of all blocks together: what is merged stays in the second cache
 # Blocks are merged as a tree, so that the error of a sum grows with the logarithm of their number.
 _PAIRS_OF_BLOCKS = (
     "for (int64_t half = 1; half < @BLOCKS@; half *= 2)",
@@ -150,9 +150,12 @@ class ReductionFrame(PlacedFrame):
             self.block_lines.append(
                 f"{ct} *restrict {pointer} = ({ct} *)(work + {offset}) + block * {n};"
             )
-            start = literal(identity, dtype)
-            self.block_lines.append("#pragma omp simd")
-            self.block_lines.append(f"for (int64_t k = 0; k < {n}; k++) {pointer}[k] = {start};")
+            if any(dtype.type(identity).tobytes()):
+                start = literal(identity, dtype)
+                clear = f"for (int64_t k = 0; k < {n}; k++) {pointer}[k] = {start};"
+                self.block_lines += ["#pragma omp simd", clear]
+            else:
+                self.block_lines.append(f"__builtin_memset({pointer}, 0, {n * dtype.itemsize});")
             lvalues.append(f"{pointer}[{position}]")
             found.partial += f"{offset} "
         self.all_reductions.append(found)
@@ -277,12 +280,32 @@ class ReductionFrame(PlacedFrame):
             ct = c_type(dtype)
             self.final.append(f"{ct} *restrict f{name} = ({ct} *)(work + {offset});")
             arrays.append(f"f{name}")
+        self.final += self._merged_columns(found, arrays, n)
+        emitter.inner.lines, emitter.inner.known = [], {}
+        position = self.along_position()
+        values = [
+            CValue(f"{a}[{position}]", d, INNER_DEPTH)
+            for a, d in zip(arrays, found.dtypes, strict=True)
+        ]
+        self._after(found, values)
+        loops = [
+            f"for (int64_t {s.name} = 0; {s.name} < {m}; {s.name}++)"
+            for s, m in zip(self.along_symbols, self.along, strict=True)
+        ]
+        simd = ["#pragma omp simd"] if len(loops) == 1 else []
+        self.final += [*simd, *loops, "{", *("    " + s for s in emitter.inner.lines), "}"]
+
+    def _merged_columns(self, found: OpenReduction, arrays: list[str], n: int) -> list[str]:
+        """The statements that leave the result of all blocks of `n` columns in the first."""
+        tag = type_tag(found.dtypes[0])
+        if found.monoid is SUM and tag in COLUMN_TYPES:
+            return [f"stax_columns_sum_{tag}({arrays[0]}, @BLOCKS@, {n});"]
         merge = combine_lines(
             found.monoid,
             found.dtypes,
             [f"{a}[b * {n} + k]" for a in arrays],
             [f"{a}[(b + half) * {n} + k]" for a in arrays],
-            emitter,
+            self.emitter,
         )
         parts = n >= 2 * MERGED_COLUMNS
         first, last = ("part", "upto") if parts else ("0", str(n))
@@ -300,17 +323,4 @@ class ReductionFrame(PlacedFrame):
                 *("    " + s for s in pairs),
                 "}",
             ]
-        self.final += pairs
-        emitter.inner.lines, emitter.inner.known = [], {}
-        position = self.along_position()
-        values = [
-            CValue(f"{a}[{position}]", d, INNER_DEPTH)
-            for a, d in zip(arrays, found.dtypes, strict=True)
-        ]
-        self._after(found, values)
-        loops = [
-            f"for (int64_t {s.name} = 0; {s.name} < {m}; {s.name}++)"
-            for s, m in zip(self.along_symbols, self.along, strict=True)
-        ]
-        simd = ["#pragma omp simd"] if len(loops) == 1 else []
-        self.final += [*simd, *loops, "{", *("    " + s for s in emitter.inner.lines), "}"]
+        return pairs
