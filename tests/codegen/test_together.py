@@ -48,24 +48,40 @@ def test_what_is_read_by_a_later_kernel_is_there_before_it():
     assert 3 in [len(k.parts) for k in found.kernels]
 
 
-def test_what_needs_work_space_has_a_launch_of_its_own():
-    """Columns that programs share in pieces: two functions, and memory between them."""
+def test_columns_in_pieces_share_launches():
+    """Columns that programs share: two functions, and memory between them."""
 
-    def f(x, y):
-        return (x * x).sum(0), x.max(0), y.sum(1), y.max()
+    def f(x, y, z):
+        return (x * x).sum(0), y.max(0), np.sin(z), z[:5].sum(1)
 
-    found = stax.jit(f).lower(TALL, X, device="cuda:sm_90").source
-    assert [len(k.parts) for k in found.kernels if k.scratch] == [0, 0]
+    found = stax.jit(f).lower(TALL, TALL, X, device="cuda:sm_90").source
+    assert [len(k.parts) for k in found.kernels] == [4, 2]
+    for launch in found.kernels:
+        assert len(launch.scratch) == 2
+        assert len(launch.types) == len(launch.parameters) + 2
+    first, second = (a.work for a in found.block.actions)
+    assert sorted(first) == sorted(second)
+    assert len(set(first)) == 2
+
+
+def test_what_works_in_its_own_order_is_alone():
+    def f(x, i):
+        return stax.at(x)[i].multiply(2.0), x.sum(1), x.max(0)
+
+    found = stax.jit(f).lower(X, np.zeros(9, np.int64), device="cuda:sm_90").source
+    for launch in found.kernels:
+        assert not any("debug_barrier" in p.body or p.checks for p in launch.parts)
     assert 2 in [len(k.parts) for k in found.kernels]
 
 
-@pytest.mark.parametrize("limit", ["MOST_BYTES", "MOST_POINTS", "MOST_KERNELS"])
+@pytest.mark.parametrize("limit", ["MOST_BYTES", "MOST_PROGRAMS", "MOST_KERNELS"])
 def test_groups_are_small(limit, monkeypatch):
     args = (X, X[:20].copy(), X[:, :9].copy())
-    monkeypatch.setattr(together, limit, {"MOST_KERNELS": 2}.get(limit, 600))
+    monkeypatch.setattr(together, limit, {"MOST_KERNELS": 2, "MOST_PROGRAMS": 0}.get(limit, 600))
     assert kernels(sums, *args) == ([2, 1] if limit == "MOST_KERNELS" else [1, 1, 1])
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_they_compile(device):
     check(sums, (X, X[:20].copy(), X[:, :9].copy()), device)
+    check(lambda x, y: ((x * x).sum(0), y.max(0)), (TALL, TALL), device)

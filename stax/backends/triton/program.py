@@ -30,7 +30,7 @@ from stax.backends.triton.kernel import KernelSource, Operand, Product
 from stax.backends.triton.prelude import prelude
 from stax.backends.triton.scores import Scores, operand_of, without_scores
 from stax.backends.triton.templates import Contraction, MatrixProduct, contraction
-from stax.backends.triton.together import Together, in_one_launch, together
+from stax.backends.triton.together import Issue, gathered, in_one_launch
 from stax.dtypes import DType
 from stax.loops.buffers import (
     Buffer,
@@ -263,60 +263,54 @@ class _Printer:
         lowered, order = program.lowered, program.order
         table = lowered.table
         dtypes = {b.name: b.dtype for b in table}
-        steps: list[Step | Joined | Together] = list(order)
+        steps: list[Step | Joined] = list(order)
         if program.options.fuse:
-            fused = joined(without_scores(order, table, lowered.outputs), table, lowered.outputs)
-            steps = together(fused, table)
+            steps = joined(without_scores(order, table, lowered.outputs), table, lowered.outputs)
         uses = _Uses(steps, lowered.outputs)
-        lifetimes = uses.lifetimes(table)
-        actions: list[Action] = []
-        works: list[tuple[int, list[str]]] = []
+        issues: list[Issue] = []
         for step, item in enumerate(steps):
             if isinstance(item, CallStep):
-                actions.append(self._call(program, item, table))
+                issues.append(self._issued_call(program, item, table))
                 continue
             escapes = functools.partial(uses.escapes_from, step)
-            for part, sources in enumerate(self._sources(item, table, dtypes, escapes)):
-                for source in sources:
-                    names = [f"{s.name} {step} {part}" for s in source.scratch]
-                    for name, scratch in zip(names, source.scratch, strict=True):
-                        if all(name != known.name for known in lifetimes[-len(names) :]):
-                            lifetimes.append(Lifetime(name, scratch.nbytes, step, step))
-                    works.append((len(actions), names))
-                    actions.append(self._launch(source))
-        plan = plan_arena(lifetimes)
-        for k, names in works:
-            found = actions[k]
-            assert isinstance(found, Launch)
-            work = tuple(plan.offsets[name] for name in names)
-            actions[k] = Launch(found.function, found.source, found.flag, work)
+            for source in self._sources(item, table, dtypes, escapes):
+                issues.append(_issued(source, step, table, _is_plain(item)))
+        groups = gathered(issues) if program.options.fuse else [[own] for own in issues]
+        plan = plan_arena(_lifetimes(groups, table, lowered))
+        actions: list[Action] = []
+        for group in groups:
+            first = group[0].item
+            if isinstance(first, CallStep):
+                actions.append(self._call(program, first, table))
+                continue
+            sources = [own.item for own in group if isinstance(own.item, KernelSource)]
+            work = tuple(plan.offsets[name] for own in group for name in own.work)
+            actions.append(self._launch(in_one_launch(sources), work))
         places = self._places(lowered, plan)
         return Block(table, lowered.inputs, lowered.outputs, places, actions, plan)
 
     def _sources(
         self,
-        item: Kernel | Scores | Joined | Together,
+        item: Kernel | Scores | Joined,
         table: BufferTable,
         dtypes: Mapping[str, DType],
         escapes: Callable[[str], bool],
-    ) -> list[list[KernelSource]]:
-        """The functions of a step, those that share work space in one list."""
-        if isinstance(item, Together):
-            return in_one_launch([emit_kernel(k, dtypes, escapes) for k in item.kernels])
+    ) -> list[KernelSource]:
+        """The functions of a step, to be launched in order."""
         if isinstance(item, Kernel):
-            return [emit_kernel(item, dtypes, escapes)]
+            return emit_kernel(item, dtypes, escapes)
         if isinstance(item, Scores):
-            return [ScoresEmitter(item, dtypes, escapes, precision=self.precision).run()]
+            return ScoresEmitter(item, dtypes, escapes, precision=self.precision).run()
         buffer = table[item.product]
         assert isinstance(buffer, ExternBuffer)
         what = _contraction(buffer, self.precision)
         if isinstance(what, MatrixProduct):
             what = replace(what, makers=item.makers)
         if item.kernel is not None:
-            return [ProductEmitter(item.product, item.kernel, what, dtypes, escapes).run()]
-        return [[contraction(f"product_{item.call.name}", what, buffer.name, buffer.dtype)]]
+            return ProductEmitter(item.product, item.kernel, what, dtypes, escapes).run()
+        return [contraction(f"product_{item.call.name}", what, buffer.name, buffer.dtype)]
 
-    def _launch(self, source: KernelSource) -> Launch:
+    def _launch(self, source: KernelSource, work: tuple[int, ...]) -> Launch:
         self.kernels.append(source)
         name = self.names.get(source.key)
         if name is None:
@@ -327,15 +321,21 @@ class _Printer:
             self.functions[name] = source
         flag = len(self.flags)
         self.flags.extend((source.name, size) for size in source.checks)
-        return Launch(name, source, flag)
+        return Launch(name, source, flag, work)
+
+    def _issued_call(self, program: Program, item: CallStep, table: BufferTable) -> Issue:
+        """A call; one that multiplies is a kernel."""
+        first = table[item.writes[0]]
+        made: KernelSource | CallStep = item
+        if item.name not in program.nested and isinstance(first, ExternBuffer):
+            if is_contraction(first):
+                made = _product(item.name, first, self.precision)
+        return Issue(made, set(item.reads), set(item.writes))
 
     def _call(self, program: Program, item: CallStep, table: BufferTable) -> Action:
         results = tuple(b for n in item.writes if isinstance(b := table[n], ExternBuffer))
-        first = results[0]
         if item.name in program.nested:
             return NestedCall(results, tuple(self.block(p) for p in program.nested[item.name]))
-        if is_contraction(first):
-            return self._launch(_product(item.name, first, self.precision))
         return HostCall(results)
 
     def _places(self, lowered: LoweredGraph, plan: ArenaPlan) -> dict[str, Place]:
@@ -378,49 +378,56 @@ def _product(name: str, buffer: ExternBuffer, precision: str) -> KernelSource:
     return contraction(f"product_{name}", what, buffer.name, buffer.dtype, plain)
 
 
+def _is_plain(item: Step | Joined) -> bool:
+    """Whether kernels of a step may run with any number of warps: not what works element by element
+    in its own order."""
+    return isinstance(item, Kernel) and all(m.role is not Role.SERIAL for m in item.members)
+
+
+def _issued(source: KernelSource, step: int, table: BufferTable, plain: bool) -> Issue:
+    """A kernel with what it touches; work spaces of equal names are the step's."""
+    work = {f"{s.name} {step}": s.nbytes for s in source.scratch}
+    nbytes = sum(table[n].nbytes for n in source.parameters) + sum(work.values())
+    return Issue(source, set(source.parameters), {*source.written, *work}, work, nbytes, plain)
+
+
+def _lifetimes(
+    groups: Sequence[Sequence[Issue]], table: BufferTable, lowered: LoweredGraph
+) -> list[Lifetime]:
+    """When each temporary is first written and last touched, by the number of the group."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for position, group in enumerate(groups):
+        for own in group:
+            sizes.update(own.work)
+            for name in own.writes:
+                first.setdefault(name, position)
+            for name in own.reads | own.writes:
+                last[name] = position
+    outputs = set(lowered.outputs)
+    return [
+        Lifetime(name, sizes[name] if name in sizes else table[name].nbytes, start, last[name])
+        for name, start in first.items()
+        if name not in outputs
+    ]
+
+
 class _Uses:
     """Which steps write and read each buffer."""
 
-    def __init__(self, order: Sequence[Step | Joined | Together], outputs: Sequence[str]) -> None:
+    def __init__(self, order: Sequence[Step | Joined], outputs: Sequence[str]) -> None:
         self.outputs = set(outputs)
-        self.first: dict[str, int] = {}
-        self.last: dict[str, int] = {}
         self.writers: dict[str, set[int]] = {}
         self.readers: dict[str, set[int]] = {}
-        # Written by calls, scans and scatters, which need every result in memory.
-        self.called: set[str] = set()
         for step, item in enumerate(order):
-            if isinstance(item, Together):
-                reads, writes = item.reads, item.writes
-            else:
-                reads, writes = reads_of(item), writes_of(item)
-            serial = isinstance(item, Kernel) and item.members[0].role is Role.SERIAL
-            if serial or isinstance(item, CallStep):
-                self.called.update(writes)
-            for name in writes:
-                self.first.setdefault(name, step)
+            for name in writes_of(item):
                 self.writers.setdefault(name, set()).add(step)
-                self.last[name] = step
-            for name in reads:
+            for name in reads_of(item):
                 self.readers.setdefault(name, set()).add(step)
-                self.last[name] = step
 
-    def escapes(self, name: str, step: int) -> bool:
+    def escapes_from(self, step: int, name: str) -> bool:
         """True when something outside step `step` needs the buffer in memory."""
         if name in self.outputs or self.writers.get(name) != {step}:
             return True
         return bool(self.readers.get(name, set()) - {step})
-
-    def escapes_from(self, step: int, name: str) -> bool:
-        """The same with the step first."""
-        return self.escapes(name, step)
-
-    def lifetimes(self, table: BufferTable) -> list[Lifetime]:
-        """Lifetimes of the temporaries that exist in memory."""
-        found = []
-        for name, first in self.first.items():
-            if name in self.outputs:
-                continue
-            if name in self.called or any(self.escapes(name, s) for s in self.writers[name]):
-                found.append(Lifetime(name, table[name].nbytes, first, self.last[name]))
-        return found
