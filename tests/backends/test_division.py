@@ -71,6 +71,18 @@ def test_what_is_read_is_not_overwritten_before_it_is_divided_again() -> None:
     np.testing.assert_allclose(stax.jit(f)(x), f(x), rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", KINDS)
+def test_zeros_of_masks_are_multiplied_by_positive_divisors_only(dtype: type) -> None:
+    rng = np.random.default_rng(7)
+    d = np.ldexp(1 + rng.random(300), rng.integers(-20, 20, 300)).astype(dtype)
+    x = np.where(rng.random((300, 256)) < 0.5, 0, rng.random((300, 256))).astype(dtype)
+    for signs in (1, np.where(rng.random(300) < 0.01, -1, 1), -1):
+        quotients(x, (d * signs).astype(dtype))
+        for k in range(0, 300, 40):
+            quotients(x[k : k + 1], (d * signs)[k : k + 1].astype(dtype))
+            quotients(-x[k : k + 1], (d * signs)[k : k + 1].astype(dtype))
+
+
 def test_steps_of_a_stencil_divide_by_a_value_of_each_row() -> None:
     def steps(u: np.ndarray, c: np.ndarray) -> np.ndarray:
         for _ in range(4):

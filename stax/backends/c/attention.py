@@ -8,7 +8,7 @@ is added in the order of the rows and of the pieces, so the bits do not depend o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from stax.backends.c.division import declared
 from stax.backends.c.frame import PARALLEL_NANOSECONDS, KernelSource
@@ -19,7 +19,8 @@ from stax.schedule.attention import LINE, PARTS, Attention, Made, Used, View
 from stax.schedule.kernel import Kernel
 from stax.schedule.memory import aligned
 
-StageLines = Callable[[Kernel, Callable[[str], bool]], tuple[list[str], list[str]]]
+Limits = dict[str, list[str]]  # of a buffer, statements that give the columns `upto` of a `row`
+StageLines = Callable[[Kernel, Callable[[str], bool]], tuple[list[str], list[str], Limits]]
 FLOPS_A_NANOSECOND = 100
 
 
@@ -155,14 +156,20 @@ class AttentionEmitter:
             lines.append(f"int64_t start = 0, stop = {m};")
         lines += self._packed()
         blocks, after = [], []
+        visible = {*kernel.tiles, *kernel.makes}.__contains__
+        printed = {
+            k: self.stage_lines(stage, visible)
+            for k, stage in enumerate(kernel.stages)
+            if not isinstance(stage, Made | Used)
+        }
         for k, stage in enumerate(kernel.stages):
             if isinstance(stage, Made):
-                blocks.append(self._made(stage))
+                blocks += self._made(stage, list(printed.values()))
             elif isinstance(stage, Used):
                 blocks += self._used(k, stage)
                 after += self._turned(k, stage)
             else:
-                blocks += self._rows(stage)
+                blocks += self._rows(*printed[k][:2])
         lines += [
             f"for (int64_t a = start; a < stop; a += {kernel.block}) {{",
             f"    int64_t rows = a + {kernel.block} < stop ? {kernel.block} : stop - a;",
@@ -215,13 +222,25 @@ class AttentionEmitter:
         _, m, n = self.kernel.shape
         return f"{self.pointers[name]} + (batch * {m} + a) * {n}"
 
-    def _made(self, stage: Made) -> str:
-        n = self.kernel.shape[2]
-        packed = self._own(self.work.panels[stage.right, n])
-        return (
-            f"multiply(rows, {n}, {stage.inner}, {self._at(stage.left, 'a')}, {stage.left.rows}, "
-            f"{stage.left.columns}, {packed}, {stage.inner}, {self._scores(stage.buffer)}, {n}, 0);"
+    def _made(
+        self, stage: Made, printed: Sequence[tuple[list[str], list[str], Limits]]
+    ) -> list[str]:
+        """The product, up to the last column that a step reads of the last row."""
+        _, m, n = self.kernel.shape
+        name, left = stage.buffer, stage.left
+        limits = [limit.get(name, []) for names, _, limit in printed if name in names]
+        contracted = any(isinstance(s, Used) and s.scores == name for s in self.kernel.stages)
+        alike = bool(limits) and all(limit == limits[0] != [] for limit in limits)
+        upto = alike and not contracted and name in self.kernel.tiles
+        product = (
+            f"multiply(rows, {'upto' if upto else n}, {stage.inner}, {self._at(left, 'a')}, "
+            f"{left.rows}, {left.columns}, {self._own(self.work.panels[stage.right, n])}, "
+            f"{stage.inner}, {self._scores(name)}, {n}, 0);"
         )
+        if not upto:
+            return [product]
+        last = f"int64_t row = batch * {m} + a + rows - 1;"
+        return ["{", *("    " + s for s in (last, *limits[0], product)), "}"]
 
     def _used(self, k: int, stage: Used) -> list[str]:
         _, m, n = self.kernel.shape
@@ -308,12 +327,10 @@ class AttentionEmitter:
 
     # ------------------------------------------------------------------------- rows
 
-    def _rows(self, stage: Kernel) -> list[str]:
-        """The loops of a stage over the rows of the block."""
+    def _rows(self, parameters: list[str], loops: list[str]) -> list[str]:
+        """The loops of a stage over the rows of the block, with the pointers that it takes."""
         kernel = self.kernel
         _, m, n = kernel.shape
-        visible = {*kernel.tiles, *kernel.makes}
-        parameters, loops = self.stage_lines(stage, visible.__contains__)
         lines = ["{", f"    int64_t first = batch * {m} + a, last = first + rows;"]
         lines += ["    " + s for s in declared(loops)]
         for k, name in enumerate(parameters):

@@ -7,8 +7,9 @@ its unit busy for ten cycles and more; what takes its place takes two or three.
 With `r` the reciprocal of `d` rounded, and `s` what is missing to it, `q = fma(x, r, x * s)` lies
 within a hair of half a unit of `x / d`, so that `x - q * d` is exact and one step of Markstein's
 correction rounds correctly.  That holds for divisors far from the ends of the range and quotients
-that are not tiny; the loop notes whether one of them is (or is zero, infinite or NaN), and then
-runs once more with divisions, as do the rows that follow: data with many zeros pays once.
+that are not tiny, and for +0 by positive divisors (what masks leave); the loop notes whether one of
+them is another (another zero, an infinity, NaN), and then runs once more with divisions, as do the
+rows that follow: data with many of them pays once.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def divided_loop(loop: Loop, lines: Sequence[str], emitter: Emitter) -> list[str
     for d, kind in kinds.items():
         fma = f"__builtin_fma{RANGES[kind][0]}"
         inside.append(f"{kind} {d}_r = 1 / {d}, {d}_s = {fma}(-{d}, {d}_r, 1) * {d}_r;")
+        inside.append(f"int32_t {d}_z = !({d} > 0);")
     tests = [
         f"__builtin_fabs{RANGES[k][0]}({d}) {sign} {limit}"
         for d, k in kinds.items()
@@ -98,8 +100,10 @@ def _replaced(line: str, kinds: dict[str, str], tiny: Accumulator) -> list[str]:
         return [line]
     kind, name, x, d = m.groups()
     suffix, _, _, least = RANGES[kind]
+    whole = {"float": "int32_t", "double": "int64_t"}[kind]
     fma = f"__builtin_fma{suffix}"
-    small = f"(__builtin_fabs{suffix}({name}) >= {least} ? 0 : 1)"
+    bits = f"((union {{ {kind} a; {whole} b; }}){{ .a = {x} }}).b"
+    small = f"(__builtin_fabs{suffix}({name}) >= {least} ? 0 : ({bits} != 0) | {d}_z)"
     return [
         f"{kind} {name}q = {fma}({x}, {d}_r, {x} * {d}_s);",
         f"{kind} {name}e = {fma}(-{name}q, {d}, {x});",

@@ -12,6 +12,7 @@ number of threads.
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import math
@@ -20,6 +21,7 @@ from collections.abc import Callable, Mapping
 from stax.backends.c.abreast import ROWS, rows_abreast
 from stax.backends.c.along import element_loop, position_of_extreme
 from stax.backends.c.attention import AttentionEmitter
+from stax.backends.c.folds import LANES
 from stax.backends.c.frame import KernelSource
 from stax.backends.c.handler import (
     INNER_DEPTH,
@@ -27,22 +29,23 @@ from stax.backends.c.handler import (
     CValue,
     store_text,
 )
-from stax.backends.c.lanes import Loop
+from stax.backends.c.lanes import Loop, has_checks
 from stax.backends.c.merging import BLOCKS, ReductionFrame
 from stax.backends.c.moments import (
     Samples,
     Stage,
 )
-from stax.backends.c.reductions import (
-    OpenReduction,
-)
+from stax.backends.c.reductions import Accumulator, OpenReduction
 from stax.backends.c.serial import SerialEmitter
 from stax.backends.c.stacks import emit_stack, over_rows
 from stax.backends.c.tiles import TILE_BOUNDS
+from stax.backends.c.triangles import LEAST_LENGTH, beyond, needed, pays
 from stax.dtypes import DType
+from stax.loops.ranges import point
 from stax.loops.scalar_ops import SCALAR_OPS, c_type, compute_dtype, is_half, type_tag
 from stax.loops.symbolic import (
     Expr,
+    affine_coefficients,
     as_expr,
     symbol,
 )
@@ -80,10 +83,13 @@ def _stage_lines(kernel: Kernel, dtypes: Mapping[str, DType]) -> tuple[list[str]
 
 def _block_lines(
     dtypes: Mapping[str, DType], kernel: Kernel, visible: Callable[[str], bool]
-) -> tuple[list[str], list[str]]:
-    """The parameters of a stage over scores, and its loops over the rows from `first` to `last`."""
+) -> tuple[list[str], list[str], dict[str, list[str]]]:
+    """The parameters of a stage over scores, its loops over the rows from `first` to `last`, and
+    of buffers that rows do not read to their end, the statements that say how far `row` does.
+    """
     emitter = NestEmitter(kernel, dtypes, visible)
-    return emitter.parameters, emitter.between()
+    lines = emitter.between()
+    return emitter.parameters, lines, emitter.limits(lines)
 
 
 class NestEmitter(ReductionFrame):
@@ -96,6 +102,7 @@ class NestEmitter(ReductionFrame):
         self.later: set[str] = self._read_later()
         self.grouped = False
         self.group_arrays: list[str] = []
+        self.near: list[tuple[Expr, str]] = []  # loops that end where a mask begins, and where
         self.abreast = 1  # rows whose elements one loop merges into columns
 
     def _read_later(self) -> set[str]:
@@ -293,11 +300,89 @@ class NestEmitter(ReductionFrame):
             emitter.row.lines.extend("    " + s for s in emitter.inner.lines)
             emitter.row.lines.append("}")
         else:
-            emitter.row.lines.extend(self._along_loops(opened, first, last))
+            parts = None if first else self._in_two(members, opened)
+            emitter.row.lines.extend(parts or self._along_loops(opened, first, last))
         for name in [n for n, m in self.kernel.writers.items() if m in members]:
             if self.kernel.writers[name].role is Role.FULL:
                 emitter.forwarded.pop(name, None)
         return opened
+
+    def _in_two(self, members: list[Member], opened: list[OpenReduction]) -> list[str] | None:
+        """A loop up to where a mask begins, and one that knows of the mask; None without one."""
+        emitter, roles = self.emitter, (Role.FULL, Role.ROW, Role.ALL)
+        plain = all(m.role in roles for m in members) and self.rows and len(self.along) == 1
+        simple = all(
+            r.accumulator is not None and r.accumulator.simple and not r.sample and not r.place
+            for r in opened
+        )
+        n = self.along[-1]
+        if not plain or not simple or n < LEAST_LENGTH or has_checks(emitter.inner.lines):
+            return None
+        found = beyond([(m.body.instrs, self.at(m)) for m in members], self.along_symbols[0])
+        if found is None or emitter.expr_depth(found.start) > ROW_DEPTH:
+            return None
+        lines, emitter.inner.lines, emitter.inner.known = emitter.inner.lines, [], {}
+        merges = {id(r.member): r for r in opened}
+        rest: list[Accumulator] = []
+        for k, member in enumerate(members):
+            self.begin(member)
+            values: dict[int, CValue] = {}
+            start, stop = 0, member.body.split_point
+            for (body, place), outcome in found.outcomes.items():
+                if body == k and place < stop:
+                    emitter.emit(member.body.instrs, self.at(member), values, start, place)
+                    text, dtype = str(int(outcome)), member.body.instrs[place].dtype
+                    values[place] = CValue(text, dtype, 0, point(int(outcome)))
+                    start = place + 1
+            emitter.emit(member.body.instrs, self.at(member), values, start, stop)
+            merge = merges.get(id(member))
+            if merge is not None:
+                assert merge.accumulator is not None
+                rest.append(copy.copy(merge.accumulator))
+                args = [values[a] for a in member.body.instrs[stop].args]
+                emitter.inner.lines += rest[-1].update(args)
+        masked, emitter.inner.lines = needed(emitter.inner.lines), lines
+        if not pays(lines, masked):
+            return None
+        cut, name = emitter.fresh("cut"), self.along_symbols[0].name
+        all_of = [r.accumulator for r in opened if r.accumulator is not None]
+        whole = n % LANES == 0
+        near = element_loop(
+            Loop(name, "0", cut, n, whole), lines, all_of, emitter, self.ahead(opened)
+        )
+        far = element_loop(Loop(name, cut, str(n), n, whole), masked, rest, emitter)
+        self.near.append((found.start, "\n".join(near.inside)))
+        return [
+            *self._cut(cut, found.start),
+            *near.before,
+            *near.inside,
+            *far.inside,
+            *near.after,
+        ]
+
+    def limits(self, lines: list[str]) -> dict[str, list[str]]:
+        """For buffers read up to a mask, the same for all readers: how far, as `upto` of `row`."""
+        text, row = "\n".join(lines), self.row_symbols[-1]
+        found: dict[str, list[str]] = {}
+        for name, pointer in self.emitter.pointers.items():
+            read = f"{pointer}["
+            starts = {start for start, near in self.near if read in near}
+            if len(starts) != 1 or text.count(read) != sum(n.count(read) for _, n in self.near):
+                continue
+            (start,) = starts
+            steps = affine_coefficients(start, (row,))
+            if steps is not None and start.symbols == {row} and steps[row] > 0:
+                found[name] = [*self._decode("row"), *self._cut("upto", start)]
+        return found
+
+    def _cut(self, name: str, start: Expr) -> list[str]:
+        """Where the second of two loops begins in a row: lanes stay with their elements."""
+        n = self.along[-1]
+        place = self.emitter.index_text(start)
+        return [
+            f"int64_t {name} = ({place} + {LANES - 1}) / {LANES} * {LANES};",
+            f"{name} = {name} < 0 ? 0 : {name} < {n} ? {name} : {n};",
+        ]
 
     def _few_columns(self, opened: list[OpenReduction], members: list[Member]) -> bool:
         """Whether the kernel merges rows into columns, a multiple of four a block, and no more."""

@@ -33,12 +33,16 @@ _ZERO = re.compile(r"\(*(\(\w+\))?0(\.0)?f?\)*")
 
 @dataclass
 class Loop:
-    """A loop over `variable` in [start, stop), given as C expressions; `length` bounds it."""
+    """A loop over `variable` in [start, stop), given as C expressions; `length` bounds it.
+
+    `whole` says that both are multiples of the number of lanes.
+    """
 
     variable: str
     start: str
     stop: str
     length: int
+    whole: bool = False
 
     @property
     def header(self) -> str:
@@ -108,6 +112,8 @@ def lane_loop(
     end, count = f"({stop} - ({stop} - {start}) % {LANES})", f"({stop} - {start}) % {LANES}"
     if fixed is not None:
         end, count = f"{int(stop) - fixed % LANES}", f"{fixed % LANES}"
+    elif loop.whole:
+        end, count = stop, "0"
     out = pieces.inside
     tracked = [a for a in accumulators if a.place]
     if tracked:
