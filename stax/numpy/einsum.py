@@ -19,7 +19,14 @@ from stax.errors import ShapeError
 from stax.numpy.manipulation import diagonal_view, permuted
 from stax.numpy.precision import with_precision
 from stax.numpy.promotion import asarray_dtype, coerce
-from stax.numpy.registration import converted, deliver, implements, operand, strong
+from stax.numpy.registration import (
+    converted,
+    deliver,
+    implements,
+    operand,
+    refuse_unread,
+    strong,
+)
 from stax.numpy.ufunc_rules import multiply
 from stax.primitives.contractions import dot_general
 from stax.primitives.views import reduce_sum, reshape, transpose
@@ -150,6 +157,7 @@ def _multiplied(x: Array, a: str, y: Array, b: str, out: str) -> Array:
 def _einsum(
     *operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, **kwargs: Any
 ) -> Array:
+    refuse_unread("einsum", kwargs)
     text, given = _as_text(operands)
     arrays = [strong(v) for v in coerce(*(operand(v, "einsum") for v in given))]
     if dtype is not None:

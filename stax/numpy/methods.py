@@ -98,7 +98,7 @@ def fill(self: Tracer, value: Any) -> None:
 
 def sort(self: Tracer, axis: int = -1, kind: Any = None, order: Any = None, **kwargs: Any) -> None:
     """Sort in place."""
-    assign(self, sorting.sort(self, axis))
+    assign(self, sorting.sort(self, axis, kind, order, **kwargs))
 
 
 def partition(self: Tracer, kth: Any, axis: int = -1, kind: Any = None, order: Any = None) -> None:

@@ -19,7 +19,15 @@ from stax.numpy.manipulation import diagonal
 from stax.numpy.precision import with_precision
 from stax.numpy.promotion import asarray_dtype, coerce
 from stax.numpy.reductions import sum as sum_over
-from stax.numpy.registration import axes_tuple, axis_index, converted, deliver, implements, operand
+from stax.numpy.registration import (
+    axes_tuple,
+    axis_index,
+    converted,
+    deliver,
+    implements,
+    operand,
+    refuse_unread,
+)
 from stax.numpy.ufunc_rules import multiply
 from stax.primitives import elementwise as el
 from stax.primitives.contractions import dot_general
@@ -92,6 +100,7 @@ def _matmul(x: Array, y: Array) -> Array:
 @implements(np.matmul, halves=True)
 def matmul(x1: Array, x2: Array, /, out: Any = None, *, dtype: Any = None, **kwargs: Any) -> Array:
     """The matrix product, stacks of matrices broadcasting; as `numpy.matmul`."""
+    refuse_unread("matmul", kwargs)
     return deliver(_matmul(*_pair(x1, x2, "matmul", dtype)), out, "matmul")
 
 
@@ -166,6 +175,7 @@ def _vector_product(op: str, x: Array, y: Array, axis: int, conjugate: bool) -> 
 @implements(np.vecdot, halves=True)
 def vecdot(x1: Array, x2: Array, /, *, axis: int = -1, **kwargs: Any) -> Array:
     """Dot products of vectors along an axis, the first conjugated; as `numpy.vecdot`."""
+    refuse_unread("vecdot", kwargs)
     return _vector_product("vecdot", *_pair(x1, x2, "vecdot"), axis, True)
 
 
@@ -188,11 +198,13 @@ def _against_matrix(op: str, matrix: Array, vector: Array, side: int) -> Array:
 
 def matvec(x1: Array, x2: Array, /, **kwargs: Any) -> Array:
     """Matrices applied to vectors, both broadcasting; as `numpy.matvec`."""
+    refuse_unread("matvec", kwargs)
     return _against_matrix("matvec", *_pair(x1, x2, "matvec"), -1)
 
 
 def vecmat(x1: Array, x2: Array, /, **kwargs: Any) -> Array:
     """Vectors, conjugated, applied to matrices from the left; as `numpy.vecmat`."""
+    refuse_unread("vecmat", kwargs)
     vector, matrix = _pair(x1, x2, "vecmat")
     return _against_matrix("vecmat", matrix, conjugated(vector), -2)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -122,6 +122,29 @@ def check_device(device: Any, op: str) -> None:
             where=user_source() or None,
             hint='leave device= out, or pass "cpu"',
         )
+
+
+# Options that change no result: how much is checked, copied or kept, and by which routine.
+_HARMLESS = frozenset(
+    "overwrite_a overwrite_ab overwrite_b check_finite lapack_driver driver lwork method eps "
+    "max_iterations max_squarings upper_triangular tol blocksize casting order subok "
+    "signature".split()
+)
+
+
+def refuse_unread(op: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that a function would not read, but for those that change no result.
+
+    Raises:
+      ConfigurationError: another one is given, and not None or False.
+    """
+    for name, value in options.items():
+        if name not in _HARMLESS and value is not None and value is not False:
+            raise ConfigurationError(
+                f"there is no option {name}= here, and it may change the result",
+                op=op,
+                where=user_source() or None,
+            )
 
 
 def static_int(value: Any, op: str, what: str) -> int:

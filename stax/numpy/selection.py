@@ -31,6 +31,7 @@ from stax.numpy.registration import (
     lines,
     nested_array,
     operand,
+    refuse_unread,
 )
 from stax.primitives import elementwise as el
 from stax.primitives import shapes as sh
@@ -191,6 +192,7 @@ def clip(
 
     The ends pass the gradient.
     """
+    refuse_unread("clip", {k: v for k, v in kwargs.items() if k != "where" or v is not True})
     low, high = _end("min", min, a_min), _end("max", max, a_max)
     x = array_like(a, "clip")
     # A Python integer past the end of an integer dtype bounds nothing, in NumPy too.

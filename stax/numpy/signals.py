@@ -71,14 +71,14 @@ def _convolved(a: Any, v: Any, mode: str, op: str) -> Array:
 
 @with_precision
 @implements(np.convolve)
-def convolve(a: Any, v: Any, mode: str = "full", **_: Any) -> Array:
+def convolve(a: Any, v: Any, mode: str = "full") -> Array:
     """The discrete convolution of two vectors; as `numpy.convolve`."""
     return _convolved(a, v, mode, "convolve")
 
 
 @with_precision
 @implements(np.correlate)
-def correlate(a: Any, v: Any, mode: str = "valid", **_: Any) -> Array:
+def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
     """The cross-correlation of two vectors; as `numpy.correlate`."""
     x, y = operand(a, "correlate"), operand(v, "correlate")
     swapped = aval_of(y).size > aval_of(x).size

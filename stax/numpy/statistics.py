@@ -29,6 +29,7 @@ from stax.numpy.registration import (
     deliver,
     implements,
     operand,
+    refuse_unread,
 )
 from stax.primitives import elementwise as el
 from stax.primitives.indexing import gather
@@ -357,9 +358,11 @@ def quantile(
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: Any = False,
-    **kwargs: Any,
+    *,
+    weights: Any = None,
 ) -> Array:
     """Quantiles by sorting; as `numpy.quantile`."""
+    refuse_unread("quantile", {"weights": weights})
     return deliver(_quantile(a, q, axis, method, keepdims, False, "quantile"), out, "quantile")
 
 
@@ -372,9 +375,11 @@ def percentile(
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: Any = False,
-    **kwargs: Any,
+    *,
+    weights: Any = None,
 ) -> Array:
     """Percentiles by sorting; as `numpy.percentile`."""
+    refuse_unread("percentile", {"weights": weights})
     level = _hundredths(q, "percentile")
     return deliver(
         _quantile(a, level, axis, method, keepdims, False, "percentile"), out, "percentile"
@@ -390,9 +395,11 @@ def nanquantile(
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: Any = False,
-    **kwargs: Any,
+    *,
+    weights: Any = None,
 ) -> Array:
     """Quantiles of the elements that are not NaN; as `numpy.nanquantile`."""
+    refuse_unread("nanquantile", {"weights": weights})
     return deliver(_quantile(a, q, axis, method, keepdims, True, "nanquantile"), out, "nanquantile")
 
 
@@ -405,9 +412,11 @@ def nanpercentile(
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: Any = False,
-    **kwargs: Any,
+    *,
+    weights: Any = None,
 ) -> Array:
     """Percentiles of the elements that are not NaN; as `numpy.nanpercentile`."""
+    refuse_unread("nanpercentile", {"weights": weights})
     level = _hundredths(q, "nanpercentile")
     value = _quantile(a, level, axis, method, keepdims, True, "nanpercentile")
     return deliver(value, out, "nanpercentile")

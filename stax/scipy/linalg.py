@@ -27,6 +27,7 @@ from stax.numpy.linalg.systems import solve as numpy_solve
 from stax.numpy.manipulation import concatenate
 from stax.numpy.promotion import coerce
 from stax.numpy.registration import operand as as_operand
+from stax.numpy.registration import refuse_unread
 from stax.primitives import elementwise as el
 from stax.primitives import linalg_factor as factor
 from stax.primitives import linalg_functions as functions
@@ -60,14 +61,16 @@ from stax.transforms import matrix_exponential as exponentials
 Array = Any
 
 
-def cholesky(a: Array, lower: bool = False, **_: Any) -> Array:
+def cholesky(a: Array, lower: bool = False, **others: Any) -> Array:
     """The factor U of a = U^H U, or L of a = L L^H when `lower`."""
+    refuse_unread("cholesky", others)
     (x,) = matrices("cholesky", a)
     return factor.cholesky(x) if lower else mh(factor.cholesky(mh(x)))
 
 
-def cho_factor(a: Array, lower: bool = False, **_: Any) -> tuple[Array, bool]:
+def cho_factor(a: Array, lower: bool = False, **others: Any) -> tuple[Array, bool]:
     """The Cholesky factor and `lower`, for `cho_solve`; the other triangle is zero."""
+    refuse_unread("cho_factor", others)
     return cholesky(a, lower), lower
 
 
@@ -82,8 +85,9 @@ def _solved(op: str, a: Array, b: Array, solver: Callable[[Array, Array], Array]
     return reshape(out, out.shape[:-1]) if vector else out
 
 
-def cho_solve(c_and_lower: tuple[Array, bool], b: Array, **_: Any) -> Array:
+def cho_solve(c_and_lower: tuple[Array, bool], b: Array, **others: Any) -> Array:
     """X of a x = b, given the factor of `a` that `cho_factor` returned."""
+    refuse_unread("cho_solve", others)
     c, lower = c_and_lower
 
     def solver(x: Array, y: Array) -> Array:
@@ -101,9 +105,10 @@ def solve_triangular(
     trans: int | str = 0,
     lower: bool = False,
     unit_diagonal: bool = False,
-    **_: Any,
+    **others: Any,
 ) -> Array:
     """X of op(a) x = b; `trans` is 0 or "N", 1 or "T", 2 or "C"; infinite where `a` is singular."""
+    refuse_unread("solve_triangular", others)
     kinds = {0: (False, False), 1: (True, False), 2: (True, True)}
     kinds_by_name = {"N": kinds[0], "T": kinds[1], "C": kinds[2]}
     found = kinds_by_name.get(trans) if isinstance(trans, str) else kinds.get(int(trans))
@@ -125,8 +130,24 @@ def solve_triangular(
     )
 
 
-def solve(a: Array, b: Array, lower: bool = False, *, assume_a: str = "gen", **_: Any) -> Array:
-    """X of a x = b; with `assume_a="pos"` by Cholesky, from the triangle that `lower` names."""
+def solve(
+    a: Array,
+    b: Array,
+    lower: bool = False,
+    *,
+    assume_a: str = "gen",
+    transposed: bool = False,
+    **others: Any,
+) -> Array:
+    """X of a x = b, or of a^T x = b; with `assume_a="pos"` by Cholesky.
+
+    Of a symmetric or positive definite matrix only the triangle that `lower` names is read.
+    """
+    refuse_unread("solve", others)
+    if transposed:
+        flipped = {"upper triangular": "lower triangular", "lower triangular": "upper triangular"}
+        (x,) = matrices("solve", a)
+        return solve(mt(x), b, not lower, assume_a=flipped.get(assume_a, assume_a))
     if assume_a in ("pos", "positive definite"):
         return cho_solve(cho_factor(a, lower), b)
     if assume_a in ("sym", "her", "symmetric", "hermitian"):
@@ -143,14 +164,16 @@ def solve(a: Array, b: Array, lower: bool = False, *, assume_a: str = "gen", **_
 # ------------------------------------------------------------------------------------------ lu
 
 
-def lu_factor(a: Array, **_: Any) -> tuple[Array, Array]:
+def lu_factor(a: Array, **others: Any) -> tuple[Array, Array]:
     """L and U packed in one matrix, and LAPACK's row exchanges."""
+    refuse_unread("lu_factor", others)
     packed, pivots, _ = factor.lu(*matrices("lu_factor", a))
     return packed, pivots
 
 
-def lu_solve(lu_and_piv: tuple[Array, Array], b: Array, trans: int = 0, **_: Any) -> Array:
+def lu_solve(lu_and_piv: tuple[Array, Array], b: Array, trans: int = 0, **others: Any) -> Array:
     """X of a x = b (a^T x = b with trans=1, a^H x = b with 2), given `lu_factor(a)`."""
+    refuse_unread("lu_solve", others)
     packed, pivots = lu_and_piv
     order = factor.permutation_of(as_operand(pivots, "lu_solve"), packed.shape[-1])
     if trans not in (0, 1, 2):
@@ -182,8 +205,12 @@ def _inverse_permutation(order: Array) -> Array:
     return reduce_sum(picked, (len(order.shape) - 1,))
 
 
-def lu(a: Array, permute_l: bool = False, **_: Any) -> Any:
-    """P, L and U of a = P L U, or P L and U when `permute_l`."""
+def lu(a: Array, permute_l: bool = False, *, p_indices: bool = False, **others: Any) -> Any:
+    """P, L and U of a = P L U, or P L and U when `permute_l`.
+
+    With `p_indices` the first result is the rows p of a = L[p] U instead of the matrix P.
+    """
+    refuse_unread("lu", others)
     (x,) = matrices("lu", a)
     packed, _, order = factor.lu(x)
     m, n = x.shape[-2:]
@@ -191,6 +218,8 @@ def lu(a: Array, permute_l: bool = False, **_: Any) -> Any:
     last = len(x.shape) - 1
     lower = el.add(tril(slice_axis(packed, last, 0, k), -1), np.eye(m, k, dtype=packed.dtype))
     upper = triu(rows(packed, 0, k))
+    if p_indices and not permute_l:
+        return convert(_inverse_permutation(order), np.dtype(np.int32)), lower, upper
     places = iota((*order.shape[:-1], m, m), last - 1, aval_of(order).dtype)
     exchange = convert(el.eq(places, as_rows(order)), packed.dtype)
     return (matmul(exchange, lower), upper) if permute_l else (exchange, lower, upper)
@@ -199,8 +228,9 @@ def lu(a: Array, permute_l: bool = False, **_: Any) -> Any:
 # ------------------------------------------------------------------------------ decompositions
 
 
-def qr(a: Array, *, mode: str = "full", pivoting: bool = False, **_: Any) -> Any:
+def qr(a: Array, *, mode: str = "full", pivoting: bool = False, **others: Any) -> Any:
     """Q and R; mode "full", "economic" or "r"."""
+    refuse_unread("qr", others)
     if pivoting or mode not in ("full", "economic", "r"):
         raise StaxError(
             "only mode 'full', 'economic' or 'r' without pivoting is traced",
@@ -212,8 +242,9 @@ def qr(a: Array, *, mode: str = "full", pivoting: bool = False, **_: Any) -> Any
     return (r,) if mode == "r" else (q, r)
 
 
-def svd(a: Array, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
+def svd(a: Array, full_matrices: bool = True, compute_uv: bool = True, **others: Any) -> Any:
     """U, singular values and V^H; as `numpy.linalg.svd`."""
+    refuse_unread("svd", others)
     return numpy_svd(a, full_matrices, compute_uv)
 
 
@@ -224,9 +255,10 @@ def eigh(
     eigvals_only: bool = False,
     *,
     type: int = 1,
-    **_: Any,
+    **others: Any,
 ) -> Any:
     """Eigenvalues and eigenvectors of a v = w v, or of a v = w b v for positive definite `b`."""
+    refuse_unread("eigh", others)
     if type != 1:
         raise StaxError(f"type={type} is not supported; only a v = w b v is", op="eigh")
     (x,) = matrices("eigh", a)
@@ -245,8 +277,11 @@ def eigh(
     return w, systems.triangular_solve(root, v, lower=True, transposed=True, conjugated=True)
 
 
-def eigh_tridiagonal(d: Array, e: Array, *, eigvals_only: bool = False, **_: Any) -> Any:
+def eigh_tridiagonal(d: Array, e: Array, *, eigvals_only: bool = False, **others: Any) -> Any:
     """Eigenvalues (and vectors) of a symmetric tridiagonal matrix, by way of the full matrix."""
+    if others.get("select") in ("a", "all"):
+        del others["select"]
+    refuse_unread("eigh_tridiagonal", others)
     x, y = inexact("eigh_tridiagonal", d, e)
     n = x.shape[-1]
     flat = (0,) * (len(x.shape) - 1)
@@ -264,8 +299,9 @@ def schur(a: Array, output: str = "real") -> tuple[Array, Array]:
     return functions.schur(x, complex_form=output == "complex")
 
 
-def polar(a: Array, side: str = "right", **_: Any) -> tuple[Array, Array]:
+def polar(a: Array, side: str = "right", **others: Any) -> tuple[Array, Array]:
     """The unitary factor, and the positive one on the right (or left) of it."""
+    refuse_unread("polar", others)
     (x,) = matrices("polar", a)
     u, s, vh = spectral.svd(x)
     stretch = as_rows(spectral.like(s, x))
@@ -279,24 +315,27 @@ def polar(a: Array, side: str = "right", **_: Any) -> tuple[Array, Array]:
 # ------------------------------------------------------------------------ functions of matrices
 
 
-def expm(A: Array, **_: Any) -> Array:
+def expm(A: Array, **others: Any) -> Array:
     """The exponential of square matrices."""
+    refuse_unread("expm", others)
     return exponentials.expm(*matrices("expm", A))
 
 
-def expm_frechet(A: Array, E: Array, *, compute_expm: bool = True, **_: Any) -> Any:
+def expm_frechet(A: Array, E: Array, *, compute_expm: bool = True, **others: Any) -> Any:
     """expm(A) and its derivative along E, or the derivative alone."""
+    refuse_unread("expm_frechet", others)
     x, y = common_stack("expm_frechet", matrices("expm_frechet", A, E))
     change = exponentials.expm_frechet(x, y)
     return (exponentials.expm(x), change) if compute_expm else change
 
 
-def sqrtm(A: Array, **_: Any) -> Array:
+def sqrtm(A: Array, **others: Any) -> Array:
     """The principal square root, in the dtype of `A`.
 
     Raises:
       LinAlgError: a real matrix has no real square root (give it as complex).
     """
+    refuse_unread("sqrtm", {**others, "disp": not others.get("disp", True)})
     return functions.sqrtm(*matrices("sqrtm", A))
 
 
@@ -341,20 +380,23 @@ def funm(A: Array, func: Callable[[Array], Array], disp: bool = True) -> Any:
     return found, el.minimum(literal(1, gap), el.maximum(tolerance, near))
 
 
-def hessenberg(a: Array, calc_q: bool = False, **_: Any) -> Any:
+def hessenberg(a: Array, calc_q: bool = False, **others: Any) -> Any:
     """The Hessenberg form H of a = Q H Q^H, and Q when `calc_q`; without a derivative."""
+    refuse_unread("hessenberg", others)
     h, q = functions.hessenberg(*matrices("hessenberg", a))
     return (h, q) if calc_q else h
 
 
-def solve_sylvester(a: Array, b: Array, q: Array, **_: Any) -> Array:
+def solve_sylvester(a: Array, b: Array, q: Array, **others: Any) -> Array:
     """X of a X + X b = q."""
+    refuse_unread("solve_sylvester", others)
     x, y, z = common_stack("solve_sylvester", matrices("solve_sylvester", a, b, q))
     return functions.solve_sylvester(x, y, z)
 
 
-def solve_banded(l_and_u: tuple[int, int], ab: Array, b: Array, **_: Any) -> Array:
+def solve_banded(l_and_u: tuple[int, int], ab: Array, b: Array, **others: Any) -> Array:
     """X of A x = b for a banded A, given by its diagonals as rows, the uppermost first."""
+    refuse_unread("solve_banded", others)
     lower, upper = map(int, l_and_u)
     return _solved("solve_banded", ab, b, lambda x, y: functions.solve_banded(x, y, lower, upper))
 

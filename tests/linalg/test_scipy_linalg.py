@@ -265,3 +265,21 @@ def test_the_second_derivative_of_det_at_every_rank(n: int) -> None:
         for a in (product, np.diag([1.0 + k if k < rank else 0.0 for k in range(n)])):
             want = exact(a)
             np.testing.assert_allclose(second(a), want, atol=1e-13 * max(1, np.abs(want).max()))
+
+
+@pytest.mark.parametrize("kind", ["gen", "sym", "pos", "upper triangular"])
+def test_solve_of_the_transpose(kind):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((4, 4)) + 4 * np.eye(4)
+    x = {"sym": x + x.T, "pos": x @ x.T, "upper triangular": np.triu(x)}.get(kind, x)
+    b = rng.standard_normal((4, 2))
+    got = stax.jit(lambda x: stax.scipy.linalg.solve(x, b, assume_a=kind, transposed=True))(x)
+    np.testing.assert_allclose(x.T @ got, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5), (5, 3)])
+def test_lu_gives_the_permutation_as_rows(shape):
+    x = np.random.default_rng(4).standard_normal(shape)
+    rows, lower, upper = stax.jit(lambda x: stax.scipy.linalg.lu(x, p_indices=True))(x)
+    assert rows.dtype == np.int32
+    np.testing.assert_allclose(lower[rows] @ upper, x)

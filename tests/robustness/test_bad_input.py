@@ -131,3 +131,29 @@ def test_plain_arrays_that_do_not_fit_are_refused_as_traced_ones(name):
     first, second = str(plain.value).splitlines(), str(traced.value).splitlines()
     assert first[0] == second[0]
     assert "test_bad_input.py:" in str(plain.value)
+
+
+M = np.array([[4.0, 1.0], [1.0, 3.0]])
+UNREAD = {
+    "quantile weights": lambda x: np.quantile(x, 0.5, weights=x[0], method="inverted_cdf", axis=1),
+    "percentile weights": lambda x: np.percentile(x, 5, weights=x[0], method="inverted_cdf"),
+    "clip where": lambda x: np.clip(x, 0, 1, where=x > 0),
+    "matmul axes": lambda x: np.matmul(x, x, axes=[(0, 1)] * 3),
+    "vecdot axes": lambda x: np.vecdot(x, x, axes=[(0,), (0,), ()]),
+    "eigh subset": lambda x: stax.scipy.linalg.eigh(x, subset_by_index=(0, 0)),
+    "sqrtm disp": lambda x: stax.scipy.linalg.sqrtm(x, disp=False),
+    "a typo": lambda x: stax.scipy.linalg.cholesky(x, lwer=True),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_options_that_would_change_the_result_are_not_passed_over(name):
+    with pytest.raises(errors.ConfigurationError, match=r"no option \w+= here") as caught:
+        jit(UNREAD[name])(M)
+    assert "test_bad_input.py:" in str(caught.value)
+
+
+def test_options_that_change_no_result_are_taken():
+    factor = stax.scipy.linalg.cholesky(M, lower=True, overwrite_a=True, check_finite=False)
+    np.testing.assert_allclose(factor @ factor.T, M)
+    np.testing.assert_allclose(jit(lambda x: np.clip(x, 0, 2, where=True))(M), M.clip(0, 2))
