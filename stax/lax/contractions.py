@@ -53,15 +53,23 @@ def _operands(lhs: Array, rhs: Array, preferred: Any, op: str) -> tuple[Array, A
 
 
 def dot(
-    lhs: Array, rhs: Array, precision: Any = None, preferred_element_type: Any = None, **_: Any
+    lhs: Array,
+    rhs: Array,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    *,
+    dimension_numbers: Any = None,
+    out_sharding: Any = None,
 ) -> Array:
-    """The product of vectors and matrices.
+    """The product of vectors and matrices, or of other axes that `dimension_numbers` names.
 
-    As `numpy.dot`; `dot_general` says what `precision` and `preferred_element_type` mean.
+    As `numpy.dot` without them; `dot_general` says what the options mean.
 
     >>> dot(np.ones((2, 3)), np.ones(3))
     array([3., 3.])
     """
+    if dimension_numbers is not None:
+        return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
     return numpy_dot(*_operands(lhs, rhs, preferred_element_type, "dot"))
 
 
@@ -71,7 +79,7 @@ def dot_general(
     dimension_numbers: Any,
     precision: Any = None,
     preferred_element_type: Any = None,
-    **_: Any,
+    out_sharding: Any = None,
 ) -> Array:
     """Sum of products over contracted axes, for each index of the batch axes.
 

@@ -13,7 +13,7 @@ from stax.errors import ShapeError, StaxError
 from stax.numpy.inexact import inexact
 from stax.numpy.linalg.operands import common_stack, matrices
 from stax.numpy.registration import operand as as_operand
-from stax.numpy.registration import static_int
+from stax.numpy.registration import refuse_unread, static_int
 from stax.primitives import linalg_factor as factor
 from stax.primitives import linalg_functions as functions
 from stax.primitives import linalg_solve as systems
@@ -50,9 +50,10 @@ def eigh(
     lower: bool = True,
     symmetrize_input: bool = True,
     sort_eigenvalues: bool = True,
-    **_: Any,
+    **others: Any,
 ) -> tuple[Array, Array]:
     """Eigenvectors and ascending eigenvalues of Hermitian matrices, in this order."""
+    refuse_unread("eigh", others)
     (a,) = matrices("eigh", x)
     w, v = spectral.eigh(hermitian_part(a) if symmetrize_input else a, lower)
     return v, w
@@ -63,9 +64,10 @@ def eig(
     *,
     compute_left_eigenvectors: bool = True,
     compute_right_eigenvectors: bool = True,
-    **_: Any,
+    **others: Any,
 ) -> list[Array]:
     """Eigenvalues, then left and right eigenvectors where asked for; always complex."""
+    refuse_unread("eig", others)
     (a,) = matrices("eig", x)
     if not (compute_left_eigenvectors or compute_right_eigenvectors):
         return [spectral.eigvals(a)]
@@ -86,8 +88,9 @@ def lu_pivots_to_permutation(pivots: Array, permutation_size: int) -> Array:
     return factor.permutation_of(exchanges, size)
 
 
-def qr(x: Array, *, pivoting: bool = False, full_matrices: bool = True, **_: Any) -> Any:
+def qr(x: Array, *, pivoting: bool = False, full_matrices: bool = True, **others: Any) -> Any:
     """Q and R; Q is square when `full_matrices`."""
+    refuse_unread("qr", others)
     if pivoting:
         raise StaxError(
             "column pivoting is not traced", op="qr", where=user_source() or None,
@@ -97,14 +100,16 @@ def qr(x: Array, *, pivoting: bool = False, full_matrices: bool = True, **_: Any
     return factor.qr(a, complete=bool(full_matrices))
 
 
-def svd(x: Array, *, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
+def svd(x: Array, *, full_matrices: bool = True, compute_uv: bool = True, **others: Any) -> Any:
     """U, the singular values and V^H, or the singular values alone."""
+    refuse_unread("svd", others)
     (a,) = matrices("svd", x)
     return spectral.svd(a, full=bool(full_matrices)) if compute_uv else spectral.svdvals(a)
 
 
-def schur(x: Array, *, compute_schur_vectors: bool = True, **_: Any) -> tuple[Array, Array]:
+def schur(x: Array, *, compute_schur_vectors: bool = True, **others: Any) -> tuple[Array, Array]:
     """The Schur form T and its vectors Z, x = Z T Z^H; without a derivative."""
+    refuse_unread("schur", others)
     (a,) = matrices("schur", x)
     return functions.schur(a)
 

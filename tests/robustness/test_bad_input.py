@@ -142,6 +142,8 @@ UNREAD = {
     "vecdot axes": lambda x: np.vecdot(x, x, axes=[(0,), (0,), ()]),
     "eigh subset": lambda x: stax.scipy.linalg.eigh(x, subset_by_index=(0, 0)),
     "sqrtm disp": lambda x: stax.scipy.linalg.sqrtm(x, disp=False),
+    "lax svd subset": lambda x: stax.lax.linalg.svd(x, subset_by_index=(0, 1)),
+    "lax schur order": lambda x: stax.lax.linalg.schur(x, sort_eig_vals=True),
     "a typo": lambda x: stax.scipy.linalg.cholesky(x, lwer=True),
 }
 
@@ -157,3 +159,11 @@ def test_options_that_change_no_result_are_taken():
     factor = stax.scipy.linalg.cholesky(M, lower=True, overwrite_a=True, check_finite=False)
     np.testing.assert_allclose(factor @ factor.T, M)
     np.testing.assert_allclose(jit(lambda x: np.clip(x, 0, 2, where=True))(M), M.clip(0, 2))
+
+
+def test_dot_takes_dimension_numbers():
+    x, y = np.arange(6.0).reshape(2, 3), np.arange(8.0).reshape(2, 4)
+    numbers = (((0,), (0,)), ((), ()))
+    dot = lambda x: stax.lax.dot(x, y, dimension_numbers=numbers)
+    np.testing.assert_array_equal(dot(x), x.T @ y)
+    np.testing.assert_array_equal(jit(dot)(x), x.T @ y)
