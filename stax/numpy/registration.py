@@ -126,8 +126,8 @@ def check_device(device: Any, op: str) -> None:
 
 # Options that change no result: how much is checked, copied or kept, and by which routine.
 _HARMLESS = frozenset(
-    "overwrite_a overwrite_ab overwrite_b check_finite lapack_driver driver lwork method eps "
-    "max_iterations max_squarings upper_triangular tol blocksize algorithm implementation use_magma "
+    "overwrite_a overwrite_ab overwrite_b check_finite lapack_driver driver lwork method eps tol "
+    "max_iterations max_squarings upper_triangular blocksize algorithm implementation use_magma "
     "enable_eigvec_derivs casting order subok signature".split()
 )
 
