@@ -19,7 +19,7 @@ from stax.numpy.manipulation import reshape, transpose
 from stax.numpy.products import dot as numpy_dot
 from stax.numpy.promotion import asarray_dtype, coerce
 from stax.numpy.reductions import cumsum
-from stax.numpy.registration import converted
+from stax.numpy.registration import converted, refuse_unread
 from stax.numpy.registration import operand as as_operand
 from stax.numpy.selection import where
 from stax.primitives.contractions import dot_general as dot_row
@@ -131,6 +131,7 @@ def ragged_dot(
     Raises:
       ShapeError: the shapes do not fit.
     """
+    refuse_unread("ragged_dot", {"group_offset": group_offset})
     x, y = _operands(lhs, rhs, preferred_element_type, "ragged_dot")
     sizes = as_operand(group_sizes, "ragged_dot")
     if len(x.shape) != 2 or len(y.shape) != 3 or x.shape[1] != y.shape[1]:

@@ -107,11 +107,15 @@ def svd(x: Array, *, full_matrices: bool = True, compute_uv: bool = True, **othe
     return spectral.svd(a, full=bool(full_matrices)) if compute_uv else spectral.svdvals(a)
 
 
-def schur(x: Array, *, compute_schur_vectors: bool = True, **others: Any) -> tuple[Array, Array]:
-    """The Schur form T and its vectors Z, x = Z T Z^H; without a derivative."""
+def schur(x: Array, *, compute_schur_vectors: bool = True, **others: Any) -> tuple[Array, ...]:
+    """The Schur form T and its vectors Z, x = Z T Z^H; without a derivative.
+
+    `(T,)` alone where `compute_schur_vectors` is false.
+    """
     refuse_unread("schur", others)
     (a,) = matrices("schur", x)
-    return functions.schur(a)
+    found = functions.schur(a)
+    return found if compute_schur_vectors else found[:1]
 
 
 def triangular_solve(
@@ -152,6 +156,7 @@ def tridiagonal_solve(
     Raises:
       ShapeError: the diagonals differ in shape, or `b` has other rows.
     """
+    refuse_unread("tridiagonal_solve", {"perturb_singular": perturb_singular})
     low, middle, high, y = inexact("tridiagonal_solve", dl, d, du, b)
     if not low.shape == middle.shape == high.shape or len(y.shape) != len(middle.shape) + 1:
         raise ShapeError(

@@ -283,3 +283,10 @@ def test_lu_gives_the_permutation_as_rows(shape):
     rows, lower, upper = stax.jit(lambda x: stax.scipy.linalg.lu(x, p_indices=True))(x)
     assert rows.dtype == np.int32
     np.testing.assert_allclose(lower[rows] @ upper, x)
+
+
+def test_schur_without_vectors():
+    both, alone = (lax.linalg.schur(A, compute_schur_vectors=vectors) for vectors in (True, False))
+    assert len(both) == 2
+    assert len(alone) == 1
+    np.testing.assert_allclose(alone[0], both[0])

@@ -144,6 +144,11 @@ UNREAD = {
     "sqrtm disp": lambda x: stax.scipy.linalg.sqrtm(x, disp=False),
     "lax svd subset": lambda x: stax.lax.linalg.svd(x, subset_by_index=(0, 1)),
     "lax schur order": lambda x: stax.lax.linalg.schur(x, sort_eig_vals=True),
+    "singular systems": lambda x: stax.lax.linalg.tridiagonal_solve(
+        x[0], x[0], x[0], x, perturb_singular=True
+    ),
+    "offset of groups": lambda x: stax.lax.ragged_dot(x, x[None], np.array([2]), group_offset=1),
+    "slopes": lambda x: stax.scipy.special.sph_harm_y(1, 0, x, x, diff_n=1),
     "a typo": lambda x: stax.scipy.linalg.cholesky(x, lwer=True),
 }
 

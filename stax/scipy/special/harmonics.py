@@ -15,6 +15,7 @@ from stax.core.aval import aval_of
 from stax.core.trace import Tracer
 from stax.errors import ConcretizationError, ShapeError
 from stax.numpy.inexact import floating
+from stax.numpy.registration import refuse_unread
 from stax.primitives import elementwise as el
 from stax.primitives.families import literal
 from stax.primitives.shapes import concatenate, zeros
@@ -92,7 +93,11 @@ def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
 def sph_harm_y(
     n: Any, m: Any, theta: Any, phi: Any, diff_n: Any = None, n_max: int | None = None
 ) -> Any:
-    """The spherical harmonic of degree `n` and order `m` at polar angle theta, azimuth phi."""
+    """The spherical harmonic of degree `n` and order `m` at polar angle theta, azimuth phi.
+
+    `n_max` is not needed.
+    """
+    refuse_unread("sph_harm_y", {"diff_n": diff_n or None})
     if isinstance(n, Tracer) or isinstance(m, Tracer):
         raise ConcretizationError(
             "degree and order must be known while tracing",
