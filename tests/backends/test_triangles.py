@@ -88,6 +88,26 @@ def test_scores_behind_a_causal_mask_are_not_computed(name):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+def test_a_mask_by_one_of_two_loops_over_the_rows_of_a_block():
+    """The last row of a block is not the one that reads furthest."""
+    rng = np.random.default_rng(3)
+    q, k, v = (rng.standard_normal((2, n, 16)).astype(np.float32) for n in (240, 256, 256))
+
+    def attention(q, k, v, mask):
+        s = (q @ snp.swapaxes(k, 1, 2)).reshape(2, 6, 40, 256)
+        s = snp.where(mask, s, -np.inf)
+        e = snp.exp(s - s.max(-1, keepdims=True))
+        return (e / e.sum(-1, keepdims=True)).reshape(2, 240, 256) @ v
+
+    def causal(q, k, v):
+        return attention(q, k, v, 6 * snp.arange(40)[:, None] >= snp.arange(256)[None, :])
+
+    table = 6 * np.arange(40)[:, None] >= np.arange(256)[None, :]
+    f = stax.jit(causal)
+    assert "multiply(" in f.lower(q, k, v).as_text("source")
+    assert f(q, k, v).tobytes() == stax.jit(attention)(q, k, v, table).tobytes()
+
+
 def test_sums_of_a_triangle():
     x = np.random.default_rng(1).standard_normal((130, 300))
     f = stax.jit(lambda x: (snp.exp(snp.tril(x)).sum(1), (snp.tril(x, -3) * x).sum()))

@@ -66,7 +66,8 @@ def emit_kernel(
 ) -> KernelSource:
     """The C function of `kernel`; `escapes(buffer)` says whether others read what it writes."""
     if isinstance(kernel, Attention):
-        return AttentionEmitter(kernel, dtypes, functools.partial(_block_lines, dtypes)).run()
+        stage_lines = functools.partial(_block_lines, dtypes, kernel.shape[1])
+        return AttentionEmitter(kernel, dtypes, stage_lines).run()
     if isinstance(kernel, Stack):
         return emit_stack(kernel, dtypes, lambda stage: _stage_lines(stage, dtypes))
     serial = kernel.members[0].role is Role.SERIAL
@@ -82,14 +83,16 @@ def _stage_lines(kernel: Kernel, dtypes: Mapping[str, DType]) -> tuple[list[str]
 
 
 def _block_lines(
-    dtypes: Mapping[str, DType], kernel: Kernel, visible: Callable[[str], bool]
+    dtypes: Mapping[str, DType], rows: int, kernel: Kernel, visible: Callable[[str], bool]
 ) -> tuple[list[str], list[str], dict[str, list[str]]]:
     """The parameters of a stage over scores, its loops over the rows from `first` to `last`, and
-    of buffers that rows do not read to their end, the statements that say how far `row` does.
+    of buffers that rows do not read to their end, the statements that say how far `row` does, where
+    the last of a block's `rows` reads furthest.
     """
     emitter = NestEmitter(kernel, dtypes, visible)
     lines = emitter.between()
-    return emitter.parameters, lines, emitter.limits(lines)
+    single = emitter.rows[-1] == rows
+    return emitter.parameters, lines, emitter.limits(lines) if single else {}
 
 
 class NestEmitter(ReductionFrame):
