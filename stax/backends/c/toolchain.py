@@ -41,7 +41,7 @@ __all__ = [
     "toolchain_fault",
 ]
 
-_PROBE_VERSION = "7"
+_PROBE_VERSION = "8"
 _TIMEOUT = 600.0
 _BASE_FLAGS = ("-shared", "-fPIC", "-std=gnu11", "-w")
 NUMERIC_FLAGS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv")
@@ -74,6 +74,7 @@ _QUICK_FLAGS: tuple[str, ...] = (
     "-fno-ipa-reference",
     "-fno-ipa-pure-const",
     "-fno-compare-elim",
+    "-fno-aggressive-loop-optimizations",
 )
 # For code written in vectors, with pointers that advance by themselves: what it needs of -O2
 # is that additions take in products.
