@@ -446,9 +446,13 @@ def build_partition(
     """The partition that saves those of `kept` the backward part then reads."""
     graph = split.graph
     producer = {v: eqn for eqn in split.forward for v in eqn.outputs}
-    given = kept.union(split.primals, split.tangents, (v for v, _ in graph.constants))
+    given = {*split.primals, *split.tangents, *(v for v, _ in graph.constants)}
     gradients = split.outputs(split.gradient_outputs)
-    eqns, again = backward_equations(split.backward, gradients, producer, given)
+    eqns, again = backward_equations(split.backward, gradients, producer, kept | given)
+    # An equation that is computed again for one of its results gives all of them.
+    if both := kept.intersection(v for eqn in again for v in eqn.outputs):
+        kept = kept - both
+        eqns, again = backward_equations(split.backward, gradients, producer, kept | given)
 
     read = {a for eqn in eqns for a in eqn.inputs if isinstance(a, Var)} | _vars(gradients)
     saved = [v.var for v in values if v.var in kept and v.var in read]

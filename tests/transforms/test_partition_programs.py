@@ -17,6 +17,7 @@ from stax.transforms.phases import split_joint
 from stax.transforms.rematerialise import rematerialise
 from stax.transforms.simplify import cse, inline_calls, simplify
 from tests.programs import random_program
+from tests.programs_mixed import MIXED_RULES
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((24, 16))
@@ -178,11 +179,32 @@ def test_wrong_argnums_are_named():
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs_keep_every_bit_at_every_budget(seed):
     program = random_program(seed)
-    argnums = tuple(range(len(program.args)))
-    joint = stax.joint_graph(program.fn, argnums)(*program.args)
+    check_every_budget(program.fn, program.args)
+
+
+@pytest.mark.parametrize("seed", range(8050, 8070))
+def test_programs_with_loops_keep_every_bit_at_every_budget(seed):
+    program = random_program(seed, size=10, rules=MIXED_RULES)
+    with np.errstate(all="ignore"):
+        check_every_budget(program.fn, program.args)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_an_equation_computed_again_gives_all_its_results(length):
+    # The backward part reads the last carry and all of them: both come from one loop.
+    def loss(x):
+        last = stax.lax.fori_loop(0, length, lambda i, c: np.sin(c) * 0.5, x)
+        return np.mean(np.expm1(0.25 * last))
+
+    check_every_budget(loss, (np.array([0.5, 2.0]),))
+
+
+def check_every_budget(fn, args):
+    """Partitions of the gradient are well formed, and their results its bits."""
+    joint = stax.joint_graph(fn, tuple(range(len(args))))(*args)
     check_graph(joint)
     assert parse_graph(str(joint)) == joint
-    arguments = [*program.args, np.ones(())]
+    arguments = [*args, np.ones(())]
     expected = eval_graph(joint, arguments)
     for budget in (None, 0.3, 0):
         try:
@@ -191,8 +213,8 @@ def test_random_programs_keep_every_bit_at_every_budget(seed):
             found = joint.partition(memory_budget=error.least)
         check_graph(found.forward)
         check_graph(found.backward)
-        outs = eval_graph(found.forward, program.args)
-        primals = [program.args[k] for k in found.needed_primals]
+        outs = eval_graph(found.forward, args)
+        primals = [args[k] for k in found.needed_primals]
         gradients = eval_graph(found.backward, [*outs[1:], *primals, np.ones(())])
         for a, b in zip([outs[0], *gradients], expected, strict=True):
             assert np.array_equal(a, b, equal_nan=True)
