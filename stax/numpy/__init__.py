@@ -21,6 +21,7 @@ from stax.numpy.manipulation import *  # noqa: F403 - its __all__ is the list of
 from stax.numpy.mapping import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.polynomials import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.products import *  # noqa: F403 - its __all__ is the list of names
+from stax.numpy.quantiles import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.queries import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.rearranging import *  # noqa: F403 - its __all__ is the list of names
 from stax.numpy.reductions import *  # noqa: F403 - its __all__ is the list of names

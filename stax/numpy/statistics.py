@@ -1,4 +1,4 @@
-"""NumPy's statistics on traced values: mean, var, std, median, quantile, average, cov, ...
+"""NumPy's statistics on traced values: mean, var, std, average, cov, ...
 
 Input: NumPy's arguments.  Output: compositions of reductions.  Variance is computed in two
 passes; half types accumulate in float32; the gradient of std is zero where the variance is.
@@ -16,7 +16,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.dtypes import FLOAT64, DType, accumulator, is_inexact, real_part_dtype
-from stax.errors import DtypeError, ShapeError
+from stax.errors import ShapeError
 from stax.numpy.products import conjugated, matmul
 from stax.numpy.promotion import as_dtype, asarray_dtype, coerce
 from stax.numpy.reductions import masked, restored, truth, without_nan
@@ -29,13 +29,11 @@ from stax.numpy.registration import (
     deliver,
     implements,
     operand,
-    refuse_unread,
 )
 from stax.primitives import elementwise as el
 from stax.primitives.indexing import gather
 from stax.primitives.reductions import expanded
 from stax.primitives.shapes import concatenate, scalar_zero, slice_axis
-from stax.primitives.sorting import sort as sort_rows
 from stax.primitives.views import broadcast, reduce_sum, reshape, transpose
 
 __all__ = [
@@ -43,15 +41,9 @@ __all__ = [
     "corrcoef",
     "cov",
     "mean",
-    "median",
     "nanmean",
-    "nanmedian",
-    "nanpercentile",
-    "nanquantile",
     "nanstd",
     "nanvar",
-    "percentile",
-    "quantile",
     "std",
     "trapezoid",
     "var",
@@ -219,233 +211,6 @@ def average(
     value = restored(value, x.shape, axes, keepdims)
     scale = restored(scale, x.shape, axes, keepdims)
     return (value, scale) if returned else value
-
-
-# ---------------------------------------------------------------------------- order statistics
-
-
-_METHODS = (
-    "linear lower higher midpoint nearest inverted_cdf averaged_inverted_cdf closest_observation "
-    "interpolated_inverted_cdf hazen weibull median_unbiased normal_unbiased"
-).split()
-# Continuous methods of Hyndman and Fan as (alpha, beta).
-_CONTINUOUS = {
-    "linear": (1.0, 1.0),
-    "interpolated_inverted_cdf": (0.0, 1.0),
-    "hazen": (0.5, 0.5),
-    "weibull": (0.0, 0.0),
-    "median_unbiased": (1 / 3, 1 / 3),
-    "normal_unbiased": (3 / 8, 3 / 8),
-}
-
-
-def _place(q: Array, count: Array, method: str) -> Array:
-    """The fractional position of the quantile among `count` sorted elements."""
-    if method in _CONTINUOUS:
-        a, b = _CONTINUOUS[method]
-        place = count * q + (a + q * (1 - a - b)) - 1
-    elif method == "inverted_cdf":
-        place = np.ceil(count * q) - 1
-    elif method in ("lower", "higher", "midpoint", "nearest"):
-        place = (count - 1) * q
-        if method == "lower":
-            place = np.floor(place)
-        elif method == "higher":
-            place = np.ceil(place)
-        elif method == "nearest":
-            place = np.rint(place)
-        else:
-            place = 0.5 * (np.floor(place) + np.ceil(place))
-    else:
-        raise ShapeError(
-            f"method {method!r} is not supported on traced values; use one of "
-            f"{(*_CONTINUOUS, 'lower', 'higher', 'midpoint', 'nearest', 'inverted_cdf')}",
-            op="quantile",
-            where=user_source() or None,
-        )
-    return np.clip(place, 0, count - 1)
-
-
-def _hundredths(q: Any, op: str) -> Any:
-    if isinstance(q, int | float):
-        return float(q) / 100
-    return el.div(converted(operand(q, op), FLOAT64), np.float64(100))
-
-
-def _between(below: Array, above: Array, share: Array, result: Any, method: str, op: str) -> Array:
-    """The value at `share` of the way, by NumPy's formulas, which decide about infinities."""
-    low, high = converted(below, result), converted(above, result)
-    if "median" in op:
-        middle = el.div(el.add(low, high), result.type(2))
-        return el.select(el.eq(share, scalar_zero(aval_of(share).dtype)), low, middle)
-    if method not in _CONTINUOUS and method != "midpoint":
-        return low
-    step = converted(el.sub(above, below), result)
-    upward = el.add(low, el.mul(step, share))
-    downward = el.sub(high, el.mul(step, el.sub(result.type(1), share)))
-    return el.select(el.ge(share, result.type(0.5)), downward, upward)
-
-
-def _quantile(
-    a: Array, q: Any, axis: Any, method: str, keepdims: Any, skip_nan: bool, op: str
-) -> Array:
-    x, where = operand(a, op), operand(q, op)
-    if aval_of(x).dtype.kind == "c" and "median" not in op:
-        raise DtypeError("a must be an array of real numbers", op=op)
-    if aval_of(x).dtype.kind == "b" and "median" not in op:
-        raise DtypeError("needs numbers, not truth values", op=op)
-    axes = axes_tuple(axis, len(x.shape), op)
-    shape = x.shape
-    kept = [k for k in range(len(shape)) if k not in axes]
-    n = math.prod(shape[k] for k in axes)
-    flat = reshape(transpose(x, [*kept, *axes]), [*(shape[k] for k in kept), n])
-    if not is_inexact(aval_of(flat).dtype):
-        flat = converted(flat, FLOAT64)
-    kind = aval_of(flat).dtype
-    # Levels that are an array take part in the type of the result, as in NumPy.
-    between = method in _CONTINUOUS or method == "midpoint"
-    alone = isinstance(q, float | int) or not between
-    result = kind if alone else np.result_type(kind, aval_of(where).dtype)
-    where = converted(where, FLOAT64)
-    last = len(kept)
-    if n == 0 and (skip_nan or op == "median"):
-        flat = np.full((*flat.shape[:-1], 1), np.nan, kind)
-        n = 1
-    (rows,) = sort_rows((flat,), last)
-    levels = aval_of(where).shape
-    lead = tuple(rows.shape[:-1])
-    full = (*levels, *lead)
-    spread = reshape(where, (*levels, *(1,) * len(lead)))
-    bad = el.ne(flat, flat)
-    if skip_nan:
-        valid = reduce_sum(converted(el.logical_not(bad), FLOAT64), [last])
-        count: Any = el.maximum(valid, np.float64(1))
-    else:
-        count = np.float64(n)
-    place = broadcast_to_shape(_place(spread, count, method), full)
-    low = el.floor(place)
-    share = converted(el.sub(place, low), real_part_dtype(result))
-    first = converted(low, np.dtype(np.int64))
-    second = el.minimum(el.add(first, np.int64(1)), np.int64(max(n - 1, 0)))
-
-    def picked(index: Array) -> Array:
-        grid = [broadcast(np.arange(m), full, (len(levels) + k,)) for k, m in enumerate(lead)]
-        return gather(rows, [*grid, index], range(last + 1), "promise")
-
-    below, above = picked(first), picked(second)
-    value = _between(below, above, share, result, method, op)
-    missing = np.asarray(np.nan).astype(result)[()]
-    if skip_nan:
-        none = broadcast_to_shape(el.eq(valid, np.float64(0)), full)
-        value = el.select(none, missing, value)
-    else:
-        tail = reshape(slice_axis(rows, last, n - 1, n), lead) if n else None
-        if tail is not None:
-            # Of complex numbers the one that is no number is the result, as it is.
-            nan = missing if result.kind != "c" else broadcast_to_shape(tail, full)
-            value = el.select(broadcast_to_shape(el.ne(tail, tail), full), nan, value)
-    if keepdims is not NoValue and keepdims:
-        value = reshape(value, (*levels, *(1 if k in axes else m for k, m in enumerate(shape))))
-    return value
-
-
-@implements(np.quantile)
-def quantile(
-    a: Array,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Array:
-    """Quantiles by sorting; as `numpy.quantile`."""
-    refuse_unread("quantile", {"weights": weights})
-    return deliver(_quantile(a, q, axis, method, keepdims, False, "quantile"), out, "quantile")
-
-
-@implements(np.percentile)
-def percentile(
-    a: Array,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Array:
-    """Percentiles by sorting; as `numpy.percentile`."""
-    refuse_unread("percentile", {"weights": weights})
-    level = _hundredths(q, "percentile")
-    return deliver(
-        _quantile(a, level, axis, method, keepdims, False, "percentile"), out, "percentile"
-    )
-
-
-@implements(np.nanquantile)
-def nanquantile(
-    a: Array,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Array:
-    """Quantiles of the elements that are not NaN; as `numpy.nanquantile`."""
-    refuse_unread("nanquantile", {"weights": weights})
-    return deliver(_quantile(a, q, axis, method, keepdims, True, "nanquantile"), out, "nanquantile")
-
-
-@implements(np.nanpercentile)
-def nanpercentile(
-    a: Array,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Array:
-    """Percentiles of the elements that are not NaN; as `numpy.nanpercentile`."""
-    refuse_unread("nanpercentile", {"weights": weights})
-    level = _hundredths(q, "nanpercentile")
-    value = _quantile(a, level, axis, method, keepdims, True, "nanpercentile")
-    return deliver(value, out, "nanpercentile")
-
-
-@implements(np.median)
-def median(
-    a: Array,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    keepdims: Any = False,
-) -> Array:
-    """The middle element, or the mean of the two in the middle; as `numpy.median`."""
-    value = _quantile(a, np.float64(0.5), axis, "linear", keepdims, False, "median")
-    return deliver(value, out, "median")
-
-
-@implements(np.nanmedian)
-def nanmedian(
-    a: Array,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    keepdims: Any = False,
-) -> Array:
-    """The median of the elements that are not NaN; as `numpy.nanmedian`."""
-    value = _quantile(a, np.float64(0.5), axis, "linear", keepdims, True, "nanmedian")
-    return deliver(value, out, "nanmedian")
 
 
 # --------------------------------------------------------------------------- NaN-ignoring moments

@@ -135,8 +135,6 @@ def test_plain_arrays_that_do_not_fit_are_refused_as_traced_ones(name):
 
 M = np.array([[4.0, 1.0], [1.0, 3.0]])
 UNREAD = {
-    "quantile weights": lambda x: np.quantile(x, 0.5, weights=x[0], method="inverted_cdf", axis=1),
-    "percentile weights": lambda x: np.percentile(x, 5, weights=x[0], method="inverted_cdf"),
     "clip where": lambda x: np.clip(x, 0, 1, where=x > 0),
     "matmul axes": lambda x: np.matmul(x, x, axes=[(0, 1)] * 3),
     "vecdot axes": lambda x: np.vecdot(x, x, axes=[(0,), (0,), ()]),
