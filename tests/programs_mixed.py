@@ -141,9 +141,10 @@ def _integer(b: Builder) -> Value | None:
             for name in ("sum", "prod", "max", "min", "argmax", "argmin", "any")
         ]
         options += [
-            (f"np.{name}({m}, axis={k})", v.shape)
-            for name in ("cumsum", "cumprod", "sort", "argsort", "flip")
+            (f"np.{name}({m}, axis={k})", v.shape) for name in ("cumsum", "cumprod", "sort", "flip")
         ]
+        # NumPy's usual order of equal elements is its own.
+        options.append((f"np.argsort({m}, axis={k}, kind='stable')", v.shape))
         options += [(f"{m}.sum()", ()), (f"{m}.reshape(-1)", (math.prod(v.shape),))]
     if len(v.shape) == 2 and v.shape[0] ** 2 <= b.limit:
         options += [(f"{m} @ {m}.T", (v.shape[0], v.shape[0])), (f"{m}.T", v.shape[::-1])]
