@@ -18,6 +18,16 @@ from stax import numpy as snp
 from stax.core.aval import aval_of
 from stax.core.trace import Tracer
 from stax.errors import ConcretizationError, DtypeError, ShapeError
+from stax.experimental.sparse.coordinates import (
+    Shape,
+    columns_of,
+    flat_places,
+    is_inside,
+    places,
+    sparse_shape,
+    spread,
+    values_inside,
+)
 from stax.experimental.sparse.ufuncs import applied
 from stax.numpy.sized import nonzero
 from stax.pytree import GetAttrKey, register_pytree_with_keys
@@ -37,8 +47,6 @@ __all__ = [
     "bcoo_transpose",
     "todense",
 ]
-
-Shape = tuple[int, ...]
 
 
 class BCOO:
@@ -204,7 +212,7 @@ class BCOO:
         if dtype is not None:
             return self.astype(dtype).sum(axis)
         if axis is None:
-            return snp.sum(_inside(self))
+            return snp.sum(values_inside(self))
         axes = (axis,) if isinstance(axis, int) else tuple(axis)
         return bcoo_reduce_sum(self, axes=[a % self.ndim for a in axes])
 
@@ -302,51 +310,6 @@ def _same_shape(a: BCOO, b: BCOO, op: str) -> None:
         raise ShapeError(f"sparse arrays of shapes {a.shape} and {b.shape}", op=op)
 
 
-def _sparse_shape(m: BCOO) -> Shape:
-    return m.shape[: m.n_sparse]
-
-
-def _columns(m: BCOO, axes: Sequence[int] | None = None) -> tuple[Any, ...]:
-    return tuple(m.indices[:, k] for k in (range(m.n_sparse) if axes is None else axes))
-
-
-def _valid(m: BCOO) -> Any:
-    """Which places are inside."""
-    bounds = np.array(_sparse_shape(m), m.indices.dtype)
-    return snp.all((m.indices >= 0) & (m.indices < bounds), axis=1)
-
-
-def _spread(flags: Any, data: Any) -> Any:
-    """Flags of the values, with axes for those of `data`."""
-    return flags.reshape(flags.shape[0], *(1,) * (len(data.shape) - 1))
-
-
-def _inside(m: BCOO) -> Any:
-    """The values, those outside replaced by zero."""
-    return snp.where(_spread(_valid(m), m.data), m.data, snp.zeros((), m.dtype))
-
-
-def _flat_places(m: BCOO) -> Any:
-    """Each place as one number, that of all places for one outside."""
-    shape = _sparse_shape(m)
-    flat: Any = snp.zeros(m.nse, np.int64)
-    for column, n in zip(_columns(m), shape, strict=True):
-        flat = flat * n + column.astype(np.int64)
-    return snp.where(_valid(m), flat, math.prod(shape))
-
-
-def places(flat: Any, shape: Shape, dtype: Any) -> Any:
-    """The inverse: rows of indices; `shape` itself for a place outside."""
-    columns = []
-    rest, inside = flat, flat < math.prod(shape)
-    for n in reversed(shape):
-        columns.append(snp.where(inside, rest % max(n, 1), n))
-        rest = rest // max(n, 1)
-    if not columns:
-        return snp.zeros((flat.shape[0], 0), dtype)
-    return snp.stack(columns[::-1], axis=1).astype(dtype)
-
-
 # ------------------------------------------------------------------------------- as functions
 
 
@@ -395,7 +358,7 @@ def bcoo_todense(mat: BCOO) -> Any:
     """The whole array; values at one place are added up."""
     if not mat.n_sparse:
         return snp.sum(mat.data, axis=0, dtype=mat.dtype)
-    return snp.zeros(mat.shape, mat.dtype).at[_columns(mat)].add(_inside(mat), mode="drop")
+    return snp.zeros(mat.shape, mat.dtype).at[columns_of(mat)].add(values_inside(mat), mode="drop")
 
 
 def todense(arr: Any) -> Any:
@@ -422,20 +385,20 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int]) -> BCOO:
     dense = mat.shape[mat.n_sparse :]
     sizes = [int(n) for n in new_sizes]
     sparse = sizes[: len(sizes) - len(dense)]
-    total = math.prod(_sparse_shape(mat))
+    total = math.prod(sparse_shape(mat))
     if -1 in sparse:
         rest = -math.prod(sparse)
         sparse[sparse.index(-1)] = total // rest if rest else 0
     if math.prod(sparse) != total or tuple(sizes[len(sparse) :]) != dense:
         raise ShapeError(f"{mat!r} does not have the shape {tuple(new_sizes)}", op="reshape")
-    indices = places(_flat_places(mat), tuple(sparse), mat.indices.dtype)
+    indices = places(flat_places(mat), tuple(sparse), mat.indices.dtype)
     shape = (*sparse, *dense)
     return made(mat.data, indices, shape, mat.indices_sorted, mat.unique_indices)
 
 
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
     """The values in the order of their places, those at one place as they stood."""
-    order = snp.argsort(_flat_places(mat), stable=True)
+    order = snp.argsort(flat_places(mat), stable=True)
     return made(mat.data[order], mat.indices[order], mat.shape, True, mat.unique_indices)
 
 
@@ -449,9 +412,9 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, *, remove_zeros: bool
     Raises:
       ConcretizationError: the array is traced, and `nse` not given.
     """
-    shape = _sparse_shape(mat)
+    shape = sparse_shape(mat)
     total = math.prod(shape)
-    flat = _flat_places(mat)
+    flat = flat_places(mat)
     if remove_zeros:
         axes = tuple(range(1, len(mat.data.shape)))
         flat = snp.where(snp.any(mat.data != 0, axis=axes), flat, total)
@@ -479,30 +442,32 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """The sum over some axes."""
     n = mat.n_sparse
     kept = [a for a in range(n) if a not in axes]
-    data = snp.sum(_inside(mat), axis=tuple(a - n + 1 for a in axes if a >= n), dtype=mat.dtype)
+    data = snp.sum(
+        values_inside(mat), axis=tuple(a - n + 1 for a in axes if a >= n), dtype=mat.dtype
+    )
     outside = snp.array([mat.shape[a] for a in kept], mat.indices.dtype)
     indices = mat.indices[:, np.array(kept, int)]
-    indices = snp.where(_valid(mat)[:, None], indices, outside)
+    indices = snp.where(is_inside(mat)[:, None], indices, outside)
     return made(data, indices, tuple(s for a, s in enumerate(mat.shape) if a not in axes))
 
 
 def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
     """The values times those of an array at their places; the array broadcasts."""
     v = snp.broadcast_to(v, sp_mat.shape)
-    return sp_mat.data * v.at[_columns(sp_mat)].get(mode="fill", fill_value=0)
+    return sp_mat.data * v.at[columns_of(sp_mat)].get(mode="fill", fill_value=0)
 
 
 def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) -> BCOO:
     """The values of an array at the places of a sparse one."""
-    data = snp.asarray(arr).at[_columns(sparr)].get(mode="fill", fill_value=0)
+    data = snp.asarray(arr).at[columns_of(sparr)].get(mode="fill", fill_value=0)
     return sparr.with_data(data)
 
 
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     """The elementwise product, with the places of `lhs`."""
     _same_shape(lhs, rhs, "*")
-    same = _flat_places(lhs)[:, None] == _flat_places(rhs)[None, :]
-    other = snp.tensordot(same.astype(rhs.dtype), _inside(rhs), 1)
+    same = flat_places(lhs)[:, None] == flat_places(rhs)[None, :]
+    other = snp.tensordot(same.astype(rhs.dtype), values_inside(rhs), 1)
     return lhs.with_data(lhs.data * other)
 
 
@@ -546,22 +511,22 @@ def _dense_product(m: BCOO, x: Any, own: list[int], other: list[int]) -> Any:
     x = snp.moveaxis(x, other, list(range(len(other))))
     free = [a for a in range(m.n_sparse) if a not in own]
     rest = x.shape[len(own) :]
-    rows = x.at[_columns(m, own)].get(mode="fill", fill_value=0) if own else x[None]
-    data = _inside(m)
+    rows = x.at[columns_of(m, own)].get(mode="fill", fill_value=0) if own else x[None]
+    data = values_inside(m)
     values = data.reshape(*data.shape, *(1,) * len(rest))
     rows = rows.reshape(rows.shape[0], *(1,) * m.n_dense, *rest)
     terms = values * rows
     if not free:
         return snp.sum(terms, axis=0, dtype=terms.dtype)
     shape = (*(m.shape[a] for a in free), *terms.shape[1:])
-    return snp.zeros(shape, terms.dtype).at[_columns(m, free)].add(terms, mode="drop")
+    return snp.zeros(shape, terms.dtype).at[columns_of(m, free)].add(terms, mode="drop")
 
 
 def _sparse_product(a: BCOO, b: BCOO, left: list[int], right: list[int]) -> BCOO:
     """The values of all pairs that meet."""
     if a.n_dense or b.n_dense:
         raise ShapeError("a product of sparse arrays with dense axes", op="bcoo_dot_general")
-    meet = (_valid(a)[:, None] & _valid(b)[None, :]).reshape(-1)
+    meet = (is_inside(a)[:, None] & is_inside(b)[None, :]).reshape(-1)
     for i, j in zip(left, right, strict=True):
         meet = meet & (a.indices[:, i][:, None] == b.indices[:, j][None, :]).reshape(-1)
     data = (a.data[:, None] * b.data[None, :]).reshape(-1)
@@ -593,7 +558,7 @@ def _taken(m: BCOO, index: tuple[Any, ...]) -> BCOO:
     """Elements by integers and slices of step 1 on sparse axes."""
     if len(index) > m.n_sparse:
         raise ShapeError(f"{len(index)} indices for {m.n_sparse} sparse axes", op="[]")
-    keep, columns, shape = _valid(m), [], []
+    keep, columns, shape = is_inside(m), [], []
     for axis in range(m.n_sparse):
         at = index[axis] if axis < len(index) else slice(None)
         column, n = m.indices[:, axis], m.shape[axis]
@@ -610,6 +575,6 @@ def _taken(m: BCOO, index: tuple[Any, ...]) -> BCOO:
     outside = np.array(shape, m.indices.dtype)
     empty_rows = snp.zeros((m.nse, 0), m.indices.dtype)
     indices = snp.stack(columns, axis=1).astype(m.indices.dtype) if columns else empty_rows
-    data = snp.where(_spread(keep, m.data), m.data, snp.zeros((), m.dtype))
+    data = snp.where(spread(keep, m.data), m.data, snp.zeros((), m.dtype))
     rest = m.shape[m.n_sparse :]
     return made(data, snp.where(keep[:, None], indices, outside), (*shape, *rest))

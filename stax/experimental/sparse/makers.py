@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from stax import random
-from stax.experimental.sparse.bcoo import BCOO, made, places
+from stax.experimental.sparse.bcoo import BCOO, made
+from stax.experimental.sparse.coordinates import places
 
 __all__ = ["empty", "eye", "random_bcoo"]
 
