@@ -6,6 +6,7 @@ them (`eigh` gives vectors first).  A matrix without the factorisation raises `L
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from stax.core.source import user_source
@@ -13,7 +14,7 @@ from stax.errors import ShapeError, StaxError
 from stax.numpy.inexact import inexact
 from stax.numpy.linalg.operands import common_stack, matrices
 from stax.numpy.registration import operand as as_operand
-from stax.numpy.registration import refuse_unread, static_int
+from stax.numpy.registration import refuse_unread
 from stax.primitives import linalg_factor as factor
 from stax.primitives import linalg_functions as functions
 from stax.primitives import linalg_solve as systems
@@ -83,7 +84,7 @@ def lu(x: Array) -> tuple[Array, Array, Array]:
 
 def lu_pivots_to_permutation(pivots: Array, permutation_size: int) -> Array:
     """The permutation of `permutation_size` rows that successive exchanges make."""
-    size = static_int(permutation_size, "lu_pivots_to_permutation", "permutation_size")
+    size = operator.index(permutation_size)
     exchanges = as_operand(pivots, "lu_pivots_to_permutation")
     return factor.permutation_of(exchanges, size)
 

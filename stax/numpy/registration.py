@@ -147,11 +147,6 @@ def refuse_unread(op: str, options: Mapping[str, Any]) -> None:
             )
 
 
-def static_int(value: Any, op: str, what: str) -> int:
-    """A Python integer; ConcretizationError for a traced one."""
-    return operator.index(value)
-
-
 def shape_tuple(shape: Any) -> tuple[int, ...]:
     """A shape from an integer or a sequence of them."""
     if isinstance(shape, list | tuple):

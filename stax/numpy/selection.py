@@ -6,6 +6,7 @@ depends on values (nonzero, unique, ...) work where the values are known while t
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -424,13 +425,24 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
     """Write the diagonal of a traced array; as `numpy.fill_diagonal`."""
     if len(a.shape) < 2:
         raise ShapeError("array must be at least 2-d", op="fill_diagonal")
-    n = min(a.shape)
-    place = np.arange(n)
+    if len(a.shape) > 2 and len(set(a.shape)) > 1:
+        raise ShapeError(
+            "All dimensions of input must be of equal length",
+            op="fill_diagonal",
+            operands=[str(a.aval)],
+            where=user_source() or None,
+        )
+    # Of a tall matrix with `wrap` the diagonal begins again below an empty row.
+    size = math.prod(a.shape)
+    end = size if wrap or len(a.shape) > 2 else min(size, a.shape[1] ** 2)
+    step = 1 + sum(math.prod(a.shape[k:]) for k in range(1, len(a.shape)))
+    places = np.unravel_index(np.arange(0, end, step), a.shape)
+    n = len(places[0])
     values = stored(val, a.dtype, "fill_diagonal")
     values = vw.reshape(values, (aval_of(values).size,))
     if values.shape[0] != n:
         values = along(values, np.resize(np.arange(values.shape[0]), n), 0)
-    assign(a, written(a, (place,) * len(a.shape), values))
+    assign(a, written(a, places, values))
 
 
 def _check_cast(value: Any, dtype: DType, casting: str) -> None:

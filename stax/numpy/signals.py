@@ -219,15 +219,15 @@ def sort_complex(a: Any) -> Array:
 
 @implements(np.trim_zeros, shares=True)
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
-    """A vector without leading and trailing zeros, whose places must be known while tracing."""
+    """An array without leading and trailing zeros, whose places must be known while tracing."""
     x = operand(filt, "trim_zeros")
-    places = np.flatnonzero(known(x, "trim_zeros"))
-    n = aval_of(x).shape[0]
-    if not len(places):
-        return slice_axis(x, 0, 0, 0)
-    first = int(places[0]) if "f" in trim.lower() else 0
-    last = int(places[-1]) + 1 if "b" in trim.lower() else n
-    return slice_axis(x, 0, first, last)
+    places = np.nonzero(known(x, "trim_zeros"))
+    for k in axes_tuple(axis, len(places), "trim_zeros"):
+        n, found = x.shape[k], places[k]
+        first = (int(found.min()) if len(found) else n) if "f" in trim.lower() else 0
+        last = (int(found.max()) + 1 if len(found) else 0) if "b" in trim.lower() else n
+        x = slice_axis(x, k, min(first, last), last)
+    return x
 
 
 # ---------------------------------------------------------------------------------- histograms

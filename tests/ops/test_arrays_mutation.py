@@ -7,7 +7,7 @@ import pytest
 
 import stax
 import stax.numpy as snp
-from stax.errors import ConcretizationError, MutationError
+from stax.errors import ConcretizationError, MutationError, ShapeError
 
 X = np.arange(1.0, 13.0).reshape(3, 4)
 
@@ -329,3 +329,36 @@ def test_a_copy_belongs_to_the_transformation_that_makes_it(copied):
         wanted = transformed(lambda x, y: all_of(plain, x, y))(*args)
         for a, b in zip(stax.tree.leaves(found), stax.tree.leaves(wanted), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (3, 7), (4, 4), (8, 3), (2, 1), (3, 3, 3), (0, 2)])
+@pytest.mark.parametrize("wrap", [False, True])
+def test_fill_diagonal_of_every_shape(shape: tuple[int, ...], wrap: bool) -> None:
+    def filled(x):
+        y = x.copy()
+        np.fill_diagonal(y, np.array([1.0, 2.0]), wrap=wrap)
+        return y
+
+    x = np.zeros(shape)
+    np.testing.assert_array_equal(stax.jit(filled)(x), filled(x))
+
+
+def test_fill_diagonal_of_unequal_axes_is_refused() -> None:
+    with pytest.raises(ShapeError, match="must be of equal length"):
+        stax.jit(lambda x: np.fill_diagonal(x.copy(), 1.0))(np.zeros((2, 3, 3)))
+
+
+@pytest.mark.parametrize("trim", ["fb", "f", "b"])
+@pytest.mark.parametrize("x", [[0.0, 0, 1, 0, 2, 0], [0.0, 0], []])
+def test_trim_zeros(x: list[float], trim: str) -> None:
+    got = stax.jvp(lambda x: np.trim_zeros(x, trim), (np.array(x),), (np.ones(len(x)),))[0]
+    np.testing.assert_array_equal(got, np.trim_zeros(np.array(x), trim))
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.2.0", reason="vectors only before")
+@pytest.mark.parametrize("axis", [None, 0, 1, (1,)])
+def test_trim_zeros_along_axes(axis):
+    x = np.zeros((4, 5))
+    x[1, 2:4] = 1.0
+    got = stax.jvp(lambda x: np.trim_zeros(x, axis=axis), (x,), (x,))[0]
+    np.testing.assert_array_equal(got, np.trim_zeros(x, axis=axis))

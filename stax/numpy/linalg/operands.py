@@ -15,7 +15,6 @@ from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.errors import ShapeError
 from stax.numpy.inexact import as_library_takes_them
-from stax.numpy.registration import static_int as static_int
 from stax.primitives.views import broadcast
 
 Array = Any
