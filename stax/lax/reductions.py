@@ -57,7 +57,7 @@ def _over(op: str, x: Array, axes: Any) -> tuple[Array, tuple[int, ...]]:
     return x, axes_tuple(tuple(axes), len(x.shape), op)
 
 
-def reduce_sum(operand: Array, axes: Sequence[int], **_: Any) -> Array:
+def reduce_sum(operand: Array, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """The sum over `axes`, in the operand's dtype.
 
     Raises:
@@ -69,7 +69,7 @@ def reduce_sum(operand: Array, axes: Sequence[int], **_: Any) -> Array:
     return vw.reduce_sum(*_over("reduce_sum", operand, axes))
 
 
-def reduce_prod(operand: Array, axes: Sequence[int], **_: Any) -> Array:
+def reduce_prod(operand: Array, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """The product over `axes`, in the operand's dtype.
 
     >>> reduce_prod(np.array([[1, 2], [3, 4]]), [1])
@@ -78,7 +78,7 @@ def reduce_prod(operand: Array, axes: Sequence[int], **_: Any) -> Array:
     return rd.reduce_prod(*_over("reduce_prod", operand, axes))
 
 
-def reduce_max(operand: Array, axes: Sequence[int], **_: Any) -> Array:
+def reduce_max(operand: Array, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """The largest element over `axes`.
 
     The result has the operand's dtype and its shape without `axes`; the gradient of ties is shared.
@@ -92,7 +92,7 @@ def reduce_max(operand: Array, axes: Sequence[int], **_: Any) -> Array:
     return rd.reduce_max(*_over("reduce_max", operand, axes))
 
 
-def reduce_min(operand: Array, axes: Sequence[int], **_: Any) -> Array:
+def reduce_min(operand: Array, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """The smallest element over `axes`.
 
     Otherwise as `reduce_max`.
@@ -109,7 +109,7 @@ def _of_bits(x: Array, axes: Any, start: int, merge: Callable[..., Any]) -> Arra
     return reduce(x, np.asarray(start).astype(dtype)[()], merge, axes)
 
 
-def reduce_and(operand: Array, axes: Sequence[int], **_: Any) -> Array:
+def reduce_and(operand: Array, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """True where all booleans over `axes` are; of integers, the bits that all have.
 
     >>> reduce_and(np.array([6, 3]), [0])
@@ -121,7 +121,7 @@ def reduce_and(operand: Array, axes: Sequence[int], **_: Any) -> Array:
     return rd.reduce_all(truth(x), k)
 
 
-def reduce_or(operand: Array, axes: Sequence[int], **_: Any) -> Array:
+def reduce_or(operand: Array, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """True where some boolean over `axes` is; of integers, the bits that some have.
 
     >>> reduce_or(np.array([6, 3]), [0])
@@ -133,7 +133,7 @@ def reduce_or(operand: Array, axes: Sequence[int], **_: Any) -> Array:
     return rd.reduce_any(truth(x), k)
 
 
-def reduce_xor(operand: Array, axes: Sequence[int], **_: Any) -> Array:
+def reduce_xor(operand: Array, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """True where an odd number of booleans over `axes` is; of integers, bit by bit.
 
     >>> reduce_xor(np.array([True, True, True]), [0])
@@ -219,7 +219,8 @@ def reduce(
     init_values: Any,
     computation: Callable[..., Any],
     dimensions: Sequence[int],
-    **_: Any,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """Merge elements over `dimensions` by an associative `computation` with identity `init_values`.
 

@@ -56,7 +56,9 @@ Array = Any
 
 
 @takes_keys
-def reshape(operand: Array, new_sizes: Any, dimensions: Any = None, **_: Any) -> Array:
+def reshape(
+    operand: Array, new_sizes: Any, dimensions: Any = None, *, out_sharding: Any = None
+) -> Array:
     """`operand` with another shape; `dimensions` permutes its axes first.
 
     Elements keep their row-major order; one extent may be -1.
@@ -77,7 +79,7 @@ def reshape(operand: Array, new_sizes: Any, dimensions: Any = None, **_: Any) ->
 
 
 @takes_keys
-def broadcast(operand: Array, sizes: Sequence[int], **_: Any) -> Array:
+def broadcast(operand: Array, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """`operand` repeated along new leading axes.
 
     >>> broadcast(np.arange(2), (3,)).shape
@@ -89,7 +91,7 @@ def broadcast(operand: Array, sizes: Sequence[int], **_: Any) -> Array:
 
 @takes_keys
 def broadcast_in_dim(
-    operand: Array, shape: Any, broadcast_dimensions: Sequence[int], **_: Any
+    operand: Array, shape: Any, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
 ) -> Array:
     """`operand` repeated to `shape`, its axes being `broadcast_dimensions` of the result.
 
@@ -369,7 +371,7 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Array:
     return as_traced(sh.iota(shape_tuple(shape), dimension, asarray_dtype(dtype)))
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Array:
     """An array filled with one value.
 
     >>> full((2,), 7.0)
@@ -378,11 +380,13 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Array:
     return creation.full(shape, fill_value, dtype)
 
 
-def full_like(x: Array, fill_value: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Array:
+def full_like(
+    x: Array, fill_value: Any, dtype: Any = None, shape: Any = None, *, sharding: Any = None
+) -> Array:
     """An array of the shape and dtype of `x` filled with one value."""
     return creation.full_like(x, fill_value, dtype, shape=shape)
 
 
-def empty(shape: Any, dtype: Any, **_: Any) -> Array:
+def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
     """An array to be written to; zeros while tracing."""
     return creation.empty(shape, dtype)

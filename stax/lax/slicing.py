@@ -81,7 +81,11 @@ def _starts(values: Any, shape: Sequence[int]) -> list[Any]:
 
 @takes_keys
 def dynamic_slice(
-    operand: Array, start_indices: Any, slice_sizes: Sequence[int], **_: Any
+    operand: Array,
+    start_indices: Any,
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: Any = True,
 ) -> Array:
     """The window of static `slice_sizes` at traced starts, which are clamped into the array.
 
@@ -113,7 +117,9 @@ def _check_window(op: str, x: Array, sizes: Sequence[int]) -> None:
 
 
 @takes_keys
-def dynamic_update_slice(operand: Array, update: Array, start_indices: Any, **_: Any) -> Array:
+def dynamic_update_slice(
+    operand: Array, update: Array, start_indices: Any, *, allow_negative_indices: Any = True
+) -> Array:
     """A copy of `operand` with the window at traced starts replaced by `update`.
 
     Starts as in `dynamic_slice`; the window has the shape of `update`, which takes the dtype of
@@ -141,7 +147,12 @@ def _on_axis(x: Array, start: Any, size: int, axis: int, op: str) -> tuple[list[
 
 @takes_keys
 def dynamic_slice_in_dim(
-    operand: Array, start_index: Any, slice_size: int, axis: int = 0, **_: Any
+    operand: Array,
+    start_index: Any,
+    slice_size: int,
+    axis: int = 0,
+    *,
+    allow_negative_indices: Any = True,
 ) -> Array:
     """A window along one axis at a traced start.
 
@@ -156,7 +167,12 @@ def dynamic_slice_in_dim(
 
 @takes_keys
 def dynamic_index_in_dim(
-    operand: Array, index: Any, axis: int = 0, keepdims: bool = True, **_: Any
+    operand: Array,
+    index: Any,
+    axis: int = 0,
+    keepdims: bool = True,
+    *,
+    allow_negative_indices: Any = True,
 ) -> Array:
     """The slice at a traced index of one axis.
 
@@ -173,7 +189,12 @@ def dynamic_index_in_dim(
 
 @takes_keys
 def dynamic_update_slice_in_dim(
-    operand: Array, update: Array, start_index: Any, axis: int, **_: Any
+    operand: Array,
+    update: Array,
+    start_index: Any,
+    axis: int,
+    *,
+    allow_negative_indices: Any = True,
 ) -> Array:
     """A copy with a window along one axis, at a traced start, replaced.
 
@@ -189,7 +210,7 @@ def dynamic_update_slice_in_dim(
 
 @takes_keys
 def dynamic_update_index_in_dim(
-    operand: Array, update: Array, index: Any, axis: int, **_: Any
+    operand: Array, update: Array, index: Any, axis: int, *, allow_negative_indices: Any = True
 ) -> Array:
     """A copy with the slice at a traced index of one axis replaced.
 

@@ -170,3 +170,13 @@ def test_dot_takes_dimension_numbers():
     dot = lambda x: stax.lax.dot(x, y, dimension_numbers=numbers)
     np.testing.assert_array_equal(dot(x), x.T @ y)
     np.testing.assert_array_equal(jit(dot)(x), x.T @ y)
+
+
+def test_a_misspelt_option_of_lax_is_refused():
+    for call in (
+        lambda x: stax.lax.reduce_sum(x, [0], keepdims=True),
+        lambda x: stax.lax.dynamic_slice(x, (0, 0), (1, 1), sizes=1),
+        lambda x: stax.lax.reshape(x, (6,), order="F"),
+    ):
+        with pytest.raises(TypeError, match="unexpected keyword argument"):
+            call(X)
