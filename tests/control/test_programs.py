@@ -343,3 +343,20 @@ def test_checkpointing_saves_memory() -> None:
     none, every, root = temporaries(None), temporaries("all"), temporaries("sqrt")
     assert every <= none
     assert root < every / 4
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n"), [("complex128", 3), ("int64", 6), ("float32", 12), ("complex64", 6)]
+)
+def test_small_carries_are_aligned_in_their_frames(dtype: str, n: int) -> None:
+    turn = np.roll(np.arange(n), 1)
+
+    def run(start: Any) -> Any:
+        return lax.scan(lambda c, _: (c[turn], c), start, None, 5)
+
+    start = np.arange(1, n + 1).astype(dtype)
+    last, steps = strict_jit(run)(start)
+    for step in steps:
+        np.testing.assert_array_equal(step, start)
+        start = start[turn]
+    np.testing.assert_array_equal(last, start)

@@ -83,6 +83,10 @@ VECTOR_FLAGS = ("-ffp-contract=fast", "-fexpensive-optimizations", "-fno-ivopts"
 # of the time.
 _LEAN_LIBRARIES: tuple[str, ...] = ("-nostdlib", "-lgomp", "-lgcc")
 _LIBRARIES: tuple[str, ...] = ("-lm",)
+# GCC 12 leaves the frame of some functions that call nothing unaligned, where arrays lie below the
+# stack pointer and are reached through copies of it, and moves them with instructions for aligned
+# memory. Where frames take their space from the stack, they are aligned.
+_FRAME_FLAGS = ("-mno-red-zone",)
 # A vector of 64 bytes is several where registers are narrower: a loop over it is written out.
 _NARROW_FLAGS = ("-fpeel-loops",)
 _ENVIRONMENT_FAULTS = re.compile(
@@ -463,6 +467,8 @@ def _probe(command: tuple[str, ...]) -> Toolchain:
     wishes = _WISHED_FLAGS
     if "avx512f" not in cpu_identity():
         wishes = (*wishes, _NARROW_FLAGS)
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        wishes = (*wishes, _FRAME_FLAGS)
     wished = tuple(flag for group in wishes for flag in group)
     whole = (*base, *wished, *native[0], *parallel[0])
     quick, libraries = _QUICK_FLAGS, _LEAN_LIBRARIES
