@@ -288,16 +288,22 @@ def _along_index(x: Array, index: Any, axis: int) -> tuple[Any, ...]:
     return tuple(grid)
 
 
-@implements(np.put_along_axis)
-def put_along_axis(arr: Array, indices: Any, values: Any, axis: Any) -> None:
-    """Write into a traced array along `axis`; as `numpy.put_along_axis`."""
-    if not isinstance(arr, Tracer):
+def _check_traced(array: Any, name: str) -> None:
+    """Refuse to write what is traced, a value or a place, into a plain array."""
+    if not isinstance(array, Tracer):
         raise MutationError(
             "a traced value cannot be written into a plain NumPy array",
-            op="put_along_axis",
+            op=name,
+            operands=[str(aval_of(array))],
             where=user_source() or None,
             hint="make the array with stax.numpy.zeros or np.zeros(..., like=x)",
         )
+
+
+@implements(np.put_along_axis)
+def put_along_axis(arr: Array, indices: Any, values: Any, axis: Any) -> None:
+    """Write into a traced array along `axis`; as `numpy.put_along_axis`."""
+    _check_traced(arr, "put_along_axis")
     index = _index_array(indices, "put_along_axis")
     values = stored(values, arr.dtype, "put_along_axis")
     if axis is None:
@@ -311,6 +317,7 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: Any) -> None:
 @implements(np.put)
 def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     """Write at flat positions of a traced array; as `numpy.put`."""
+    _check_traced(a, "put")
     index = _index_array(ind, "put")
     flat = vw.reshape(a, (a.size,))
     count = aval_of(index).size
@@ -423,6 +430,7 @@ def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
 @implements(np.fill_diagonal)
 def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
     """Write the diagonal of a traced array; as `numpy.fill_diagonal`."""
+    _check_traced(a, "fill_diagonal")
     if len(a.shape) < 2:
         raise ShapeError("array must be at least 2-d", op="fill_diagonal")
     if len(a.shape) > 2 and len(set(a.shape)) > 1:
@@ -464,13 +472,7 @@ def _check_cast(value: Any, dtype: DType, casting: str) -> None:
 @implements(np.copyto)
 def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """Copy values into a traced array, where a condition holds; as `numpy.copyto`."""
-    if not isinstance(dst, Tracer):
-        raise MutationError(
-            "a traced value cannot be written into a plain NumPy array",
-            op="copyto",
-            where=user_source() or None,
-            hint="make the array with stax.numpy.zeros or np.zeros(..., like=x)",
-        )
+    _check_traced(dst, "copyto")
     _check_cast(src, dst.dtype, casting)
     # Of Python's numbers only integers are weak to NumPy here.
     source = stored(src, dst.dtype, "copyto") if type(src) is int else operand(src, "copyto")
@@ -485,6 +487,7 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
 @implements(np.place)
 def place(arr: Array, mask: Any, vals: Any) -> None:
     """Write values, one after the other, where a mask holds; as `numpy.place`."""
+    _check_traced(arr, "place")
     source = stored(vals, arr.dtype, "place")
     count = aval_of(source).size
     where = operand(mask, "place")
@@ -501,6 +504,7 @@ def place(arr: Array, mask: Any, vals: Any) -> None:
 @implements(np.putmask)
 def putmask(a: Array, mask: Any, values: Any) -> None:
     """Write values where a mask holds; as `numpy.putmask`."""
+    _check_traced(a, "putmask")
     source = stored(values, a.dtype, "putmask")
     flat = vw.reshape(source, (aval_of(source).size,))
     if flat.shape[0] != a.size:

@@ -362,3 +362,27 @@ def test_trim_zeros_along_axes(axis):
     x[1, 2:4] = 1.0
     got = stax.jvp(lambda x: np.trim_zeros(x, axis=axis), (x,), (x,))[0]
     np.testing.assert_array_equal(got, np.trim_zeros(x, axis=axis))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda a, v: np.put(a, [0], v),
+        lambda a, v: np.put(a, v.astype(np.int64), 1.0),
+        lambda a, v: np.place(a, a > 2, v[None]),
+        lambda a, v: np.place(a, a > v, [1.0]),
+        lambda a, v: np.putmask(a, a > 2, v),
+        lambda a, v: np.putmask(a, a > v, 1.0),
+        lambda a, v: np.put_along_axis(a, np.array([[0]]), v, 1),
+        lambda a, v: np.copyto(a, v),
+        lambda a, v: np.copyto(a, 1.0, where=v > 0),
+        lambda a, v: np.add.at(a, 0, v),
+        lambda a, v: np.add(a, v, out=a),
+        lambda a, v: np.sum(v * a, axis=0, out=a[0]),
+    ],
+)
+def test_traced_values_are_not_written_into_plain_arrays(write) -> None:
+    with pytest.raises(MutationError, match=r"plain NumPy array|cannot write into") as caught:
+        stax.jit(lambda v: write(np.eye(3), v))(1.5)
+    assert "test_arrays_mutation.py" in str(caught.value)
+    assert "np.zeros(..., like=x)" in str(caught.value)
