@@ -389,10 +389,12 @@ class Tracer:
         return repr(self) if value is None else format(np.asarray(value).item(), spec)
 
     def __copy__(self) -> Tracer:
-        return self
+        found: Tracer = fresh(self)
+        return found
 
     def __deepcopy__(self, memo: Any) -> Tracer:
-        return self
+        found: Tracer = fresh(self)
+        return found
 
 
 def _forward(name: str) -> Callable[..., Any]:

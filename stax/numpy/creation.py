@@ -483,7 +483,7 @@ def meshgrid(
             out.append(reshape(vector, [size if d == place else 1 for d in range(n)]))
         else:
             out.append(broadcast(reshape(vector, (size,)), full_shape, (place,)))
-    return tuple(out)
+    return tuple(fresh(v) if copy else v for v in out)
 
 
 @creates(np.indices)
