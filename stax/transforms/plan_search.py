@@ -1,10 +1,11 @@
 """The program for a memory budget: few candidates are measured, the others only modelled.
 
 Input: a graph, variants of it whose loops keep less, and a function that schedules a plan.  Output:
-the plan of least recomputation whose program stays within a limit, or the whole curve.  The model
-of memory orders the candidates; a search in the order of recomputation measures those near the
-limit.  Its decisions form one tree for all limits, so that a smaller limit never gets a program of
-larger peak.  What runs without a budget is taken whenever it fits.
+the plan of least recomputation whose program stays within a limit, or the whole curve.  Of a
+small graph all candidates are measured.  Of others the model of memory orders them, and a search in
+the order of recomputation measures those near the limit; its decisions form one tree for all
+limits, whatever was asked before, so that a smaller limit never gets a program of larger peak.
+What runs without a budget is taken whenever it fits.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from stax.core.graph import Graph
 from stax.transforms.budget import CurvePoint, MemoryCurve, ProgramPlan, budget_bytes, infeasible
 from stax.transforms.memory_model import Plan
 from stax.transforms.partition import equation_cost
-from stax.transforms.plans import Planner, pareto, thinned
+from stax.transforms.plans import TRIES, Planner, pareto, thinned
 
 TRUST: Final = 1.12  # a factor within which the model of memory may be wrong
 TRUST_LARGE: Final = 1.03  # the same for graphs of more than LARGE equations, slow to measure
 LARGE: Final = 2_000
+EVERY: Final = 2_000  # equations up to which the candidates of a search are all lowered
 MEASURED: Final = 12_000  # equations lowered for a curve
 MOST, FEWEST = 24, 4  # programs measured for a curve
 SEARCHED: Final = 30_000  # equations of the candidates of a search
@@ -100,11 +102,13 @@ class PlanSearch:
         """What is looked at, from the least recomputation to the least memory, by the model."""
         if self._found is None:
             base = _total_cost(self.graph)
-            found: list[_Candidate] = []
-            for graph in (self.graph, *self._variants()):
+            plans = self._planner.plans()
+            found = [self._candidate(p, self.graph, True) for p in plans]
+            variants = self._variants()
+            for graph in variants:
                 more = max(_total_cost(graph) - base, 0)
-                planner = self._planner if graph is self.graph else Planner(graph)
-                found += [self._candidate(p, graph, True, more) for p in planner.plans()]
+                plans = Planner(graph).plans(TRIES // len(variants))
+                found += [self._candidate(p, graph, True, more) for p in plans]
             count = SEARCHED // max(len(self.graph.eqns), 1)
             front = pareto(found)
             self._found = thinned(front, min(max(count, FEWEST_SEARCHED), MOST_SEARCHED))
@@ -129,11 +133,13 @@ class PlanSearch:
         if anyway or (near and self.usual.peak_bytes <= limit):
             chosen = self.usual
         else:
-            chosen = (
-                self._first_within(limit, trust)
-                or self._in_tail(limit, trust)
-                or self._plain_within(limit, name)
+            every = len(self.candidates) * len(self.graph.eqns) <= EVERY
+            found = (
+                self._in_tail(limit, float("inf"))
+                if every
+                else self._first_within(limit, trust) or self._in_tail(limit, trust)
             )
+            chosen = found or self._plain_within(limit, name)
         assert chosen.program is not None
         program = self._programs.get(chosen.program) or self._measure(chosen.program)[1]
         self._programs.clear()
@@ -152,11 +158,10 @@ class PlanSearch:
         while low < high:
             middle = (low + high) // 2
             tried = candidates[middle]
-            known = tried.program in self._points
-            if not known and tried.peak > limit * trust:
+            if tried.peak > limit * trust:
                 low = middle + 1
                 continue
-            if not known and tried.peak * trust < limit:
+            if tried.peak * trust < limit:
                 best, measured, high = tried, False, middle
                 continue
             peak = self._point(tried).peak_bytes

@@ -43,10 +43,10 @@ LEVELS: Final = 6  # cuts that the dynamic program chooses among
 POSITIONS: Final = 20  # boundaries the dynamic program considers
 LIMITS: Final = 24  # memory limits it is run for
 GRAINS: Final = 48  # amounts of held bytes that it tells apart
-TRIES: Final = 300_000  # equations simulated while small changes are tried
+TRIES: Final = 300_000  # equations simulated while small changes are tried, and sets of few
 LARGE: Final = 3_000  # equations from which on fewer plans are looked at
 MOST: Final = 6_000  # up to so many sets of kept values, all of them are tried
-SMALL: Final = 32  # values up to which sets are tried systematically, too
+SMALL: Final = 32  # values up to which sets of them are tried systematically
 
 
 class Planner:
@@ -74,8 +74,11 @@ class Planner:
         """The plan that is taken without a budget: that of the minimum cut."""
         return self.model.plan({v.var for v in minimum_cut(self.network)[1]} | self.fixed)
 
-    def plans(self) -> list[Plan]:
-        """Plans that no other beats by the model, from the most memory to the least."""
+    def plans(self, tries: int = TRIES) -> list[Plan]:
+        """Plans that no other beats by the model, from the most memory to the least.
+
+        `tries` are the equations simulated for each of the ways to look for them.
+        """
         if not self.has_backward:
             return [self.model.plan(v for e in self.split.forward for v in e.outputs)]
         model, usual = self.model, set(self.usual.kept)
@@ -95,19 +98,21 @@ class Planner:
             if v.var not in model.outputs | self.fixed
             and v.eqn.prim.recompute is not Recompute.VIEW
         ]
-        tries = TRIES // max(model.size, 1)
-        sets = KeptSets(model, self.fixed, free, found)
-        every = sets.all(min(tries, MOST))
-        if every is not None:
-            for bits in every:
-                sets.judge(bits)
-            return pareto(found.values())
-        small = len(free) <= SMALL
-        if small:
+        tries //= max(model.size, 1)
+        moves = Moves(model, self.fixed, free, found, tries)
+        if len(free) <= SMALL:
+            sets = KeptSets(model, self.fixed, free, found)
+            every = sets.all(min(tries, MOST))
+            if every is not None:
+                for bits in every:
+                    sets.judge(bits)
+                return pareto(found.values())
+            moves.tries //= 2
             sets.few(tries // 2)
-        Moves(model, self.fixed, free, found, tries // 2 if small else tries).search()
-        if small:
+            moves.search()
             sets.near(tries // 2)
+        else:
+            moves.search()
         self._by_integer_program(found, free)  # last: it adds, and is never worse
         return pareto(found.values())
 
@@ -389,4 +394,4 @@ def _best_path(segments: Sequence[Sequence[_Segment]], limit: int) -> list[_Segm
     return path
 
 
-__all__ = ["Planner", "candidate_plans", "pareto", "thinned"]
+__all__ = ["TRIES", "Planner", "candidate_plans", "pareto", "thinned"]

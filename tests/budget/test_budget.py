@@ -59,6 +59,36 @@ def test_every_budget_is_kept_and_gives_equal_results(name):
     assert all(a >= b for a, b in pairwise(work))
 
 
+def test_a_budget_gives_one_program_whatever_was_asked_before():
+    """The one that computes least again among all that fit, where all of them are measured."""
+    rng = np.random.default_rng(1)
+    w, x = rng.standard_normal((8, 8)) / 3, rng.standard_normal((200, 8))
+    layer = lambda x: np.sin(x @ w)
+
+    def f(x):
+        x = x[::-1] + x[np.arange(200) % 100] * 0.5
+        x = stax.checkpoint(lambda x: layer(layer(x)), memory_budget=0.5)(x)
+        x = stax.lax.fori_loop(0, 5, lambda i, x: layer(x), x, checkpoint=stax.Binomial(slots=2))
+        return (x * x).sum()
+
+    def search():
+        return search_of(stax.jit(stax.value_and_grad(f)), (x,))
+
+    first = search()
+    with pytest.raises(MemoryBudgetError) as caught:
+        first.within(1, "f")
+    low, high = caught.value.least, first.usual.peak_bytes
+    budgets = [low + (high - low) * k // 12 for k in range(12)]
+    peaks = [first.within(b, "f")[0].peak_bytes for b in budgets]
+    other = search()
+    assert [other.within(b, "f")[0].peak_bytes for b in budgets[::-1]] == peaks[::-1]
+    assert peaks == sorted(peaks)
+    for budget in budgets[::4]:
+        point = search().within(budget, "f")[0]
+        fitting = [p for p in first._points.values() if p.peak_bytes <= budget]
+        assert point.recompute_flops == min(p.recompute_flops for p in fitting)
+
+
 def test_half_of_everything_costs_little_on_a_transformer():
     f, args = transformer()
     gradient = stax.jit(stax.value_and_grad(f))
