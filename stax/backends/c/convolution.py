@@ -61,7 +61,7 @@ enum { stax_line_@t = 64 / (int)sizeof(@ct), stax_conv_lanes_@t = STAX_VECTOR / 
 _BLOCK = """\
 static void stax_conv_block_@t_@p(const @ct *restrict x, int64_t step,
         const int64_t *restrict off, int64_t taps, const @ct *restrict w, @ct *restrict out,
-        int64_t ostep, int64_t lanes) {
+        int64_t ostep) {
     stax_part_@t a[@p][STAX_PARTS];
 #pragma GCC unroll 16
     for (int p = 0; p < @p; p++)
@@ -78,22 +78,11 @@ static void stax_conv_block_@t_@p(const @ct *restrict x, int64_t step,
 #pragma GCC unroll 8
             for (int v = 0; v < STAX_PARTS; v++) a[p][v] += b[v] * at[p * step];
     }
-    if (lanes == stax_line_@t) {
 #pragma GCC unroll 16
-        for (int p = 0; p < @p; p++)
+    for (int p = 0; p < @p; p++)
 #pragma GCC unroll 8
-            for (int v = 0; v < STAX_PARTS; v++)
-                *(stax_part_@t *)(out + p * ostep + v * stax_conv_lanes_@t) = a[p][v];
-    } else {
-        @ct line[@p][stax_line_@t];
-#pragma GCC unroll 16
-        for (int p = 0; p < @p; p++)
-#pragma GCC unroll 8
-            for (int v = 0; v < STAX_PARTS; v++)
-                *(stax_part_@t *)(line[p] + v * stax_conv_lanes_@t) = a[p][v];
-        for (int p = 0; p < @p; p++)
-            for (int64_t v = 0; v < lanes; v++) out[p * ostep + v] = line[p][v];
-    }
+        for (int v = 0; v < STAX_PARTS; v++)
+            *(stax_part_@t *)(out + p * ostep + v * stax_conv_lanes_@t) = a[p][v];
 }
 """
 
@@ -139,7 +128,7 @@ static void stax_conv_sum_@t_@p(const stax_conv_sizes *c, const @ct *restrict x,
 
 _CONV = """\
 typedef void (*stax_conv_block_@t)(const @ct *restrict, int64_t, const int64_t *restrict, int64_t,
-    const @ct *restrict, @ct *restrict, int64_t, int64_t);
+    const @ct *restrict, @ct *restrict, int64_t);
 static const stax_conv_block_@t stax_conv_blocks_@t[] = { @blocks };
 int32_t stax_conv_@t(const stax_conv_sizes *c, const @ct *x, const @ct *w, @ct *out) {
     int64_t taps = c->k[0] * c->k[1] * c->k[2] * c->taken, t = 0;
@@ -175,8 +164,14 @@ int32_t stax_conv_@t(const stax_conv_sizes *c, const @ct *x, const @ct *w, @ct *
                     int64_t q = 0;
                     for (int64_t part = 0; part < parts; part++) {
                         int64_t p = (width - q + parts - part - 1) / (parts - part);
+                        @ct held[STAX_HELD * stax_line_@t], *into = to + q * all;
+                        int whole = lanes == stax_line_@t;
                         stax_conv_blocks_@t[p - 1](at + q * step, step, off, taps, from,
-                                                   to + q * all, all, lanes);
+                                                   whole ? into : held,
+                                                   whole ? all : stax_line_@t);
+                        for (int64_t i = 0; i < p && !whole; i++)
+                            for (int64_t v = 0; v < lanes; v++)
+                                into[i * all + v] = held[i * stax_line_@t + v];
                         q += p;
                     }
                 }
