@@ -39,9 +39,11 @@ _UNITS: Final = {
     "kb": 10**3,
     "mb": 10**6,
     "gb": 10**9,
+    "tb": 10**12,
     "kib": 2**10,
     "mib": 2**20,
     "gib": 2**30,
+    "tib": 2**40,
 }
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z", re.IGNORECASE)
 _SCALE_BITS: Final = 20  # prices are whole numbers of 2**-20 bytes per operation
