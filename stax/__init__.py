@@ -21,6 +21,7 @@ _ON_DEMAND = frozenset(
         "ad_checkpoint",
         "custom_batching",
         "custom_derivatives",
+        "dlpack",
         "example_libraries",
         "experimental",
         "export",

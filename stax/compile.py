@@ -35,6 +35,7 @@ from stax.errors import CompilerNotFoundError, ConfigurationError, StrictModeErr
 from stax.loops.buffers import Buffer, ExternBuffer
 from stax.loops.lower import FallbackNote, LoweredGraph, lower
 from stax.programs.interpreted import reference_program
+from stax.programs.memory import MemoryAnalysis
 from stax.programs.options import CompileOptions, counters
 from stax.programs.steps import steps_of
 from stax.programs.stored import graph_key, load_image, store_image
@@ -266,19 +267,17 @@ class Compiled:
         found: Mapping[str, dict[str, int]] = on_demand("triton.run").described(self.program)
         return found
 
-    def memory_analysis(self) -> dict[str, int]:
+    def memory_analysis(self) -> MemoryAnalysis:
         """Bytes: of arguments, results, constants, temporaries (the arena), and the peak."""
         source = self.lowered.source
-        arguments = sum(b.nbytes for b in source.inputs)
-        outputs = sum(b.nbytes for b in source.outputs)
-        return {
-            "argument_bytes": arguments,
-            "output_bytes": outputs,
-            "constant_bytes": sum(b.nbytes for b in source.constants),
-            "temporary_bytes": source.plan.nbytes,
-            "live_peak_bytes": source.plan.live_peak,
-            "peak_bytes": self.lowered.peak_bytes,
-        }
+        return MemoryAnalysis(
+            argument_bytes=sum(b.nbytes for b in source.inputs),
+            output_bytes=sum(b.nbytes for b in source.outputs),
+            constant_bytes=sum(b.nbytes for b in source.constants),
+            temporary_bytes=source.plan.nbytes,
+            live_peak_bytes=source.plan.live_peak,
+            peak_bytes=self.lowered.peak_bytes,
+        )
 
     def cost_analysis(self) -> dict[str, float]:
         """Floating-point operations, bytes moved to and from memory, and the number of kernels."""

@@ -24,11 +24,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 _WORD = np.dtype(np.uint64)
 # NumPy's functions that move elements and look at none.
 _MOVING = frozenset(
-    "append array array_split asarray atleast_1d atleast_2d atleast_3d block broadcast_arrays "
-    "broadcast_to choose column_stack compress concat concatenate copy delete diagonal dsplit "
-    "dstack expand_dims extract flip fliplr flipud hsplit hstack insert matrix_transpose moveaxis "
-    "ndim permute_dims ravel repeat reshape resize roll rollaxis rot90 select shape size split "
-    "squeeze stack swapaxes take take_along_axis tile transpose unstack vsplit vstack where".split()
+    "append array array_equal array_split asarray atleast_1d atleast_2d atleast_3d block "
+    "broadcast_arrays broadcast_to choose column_stack compress concat concatenate copy "
+    "delete diagonal dsplit dstack expand_dims extract flip fliplr flipud hsplit hstack "
+    "insert matrix_transpose moveaxis ndim permute_dims ravel repeat reshape resize roll "
+    "rollaxis rot90 select shape size split squeeze stack swapaxes take take_along_axis tile "
+    "transpose unstack vsplit vstack where".split()
 )
 
 

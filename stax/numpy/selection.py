@@ -399,14 +399,21 @@ def insert(arr: Array, obj: Any, values: Any, axis: Any = None) -> Array:
 
 
 @implements(np.delete)
-def delete(arr: Array, obj: Any, axis: Any = None) -> Array:
-    """`arr` without the elements at known positions; as `numpy.delete`."""
+def _delete(arr: Array, obj: Any, axis: Any = None) -> Array:
     x = operand(arr, "delete")
     if axis is None:
         x, axis = vw.reshape(x, (aval_of(x).size,)), 0
     k = axis_index(axis, len(x.shape), "delete")
     at = obj if isinstance(obj, slice) else known_places(obj, "delete")
     return along(x, np.delete(np.arange(x.shape[k]), at), k)
+
+
+def delete(arr: Array, obj: Any, axis: Any = None, *, assume_unique_indices: bool = False) -> Array:
+    """`arr` without the elements at known positions; as `numpy.delete`.
+
+    `assume_unique_indices` is a promise that nothing here depends on.
+    """
+    return _delete(arr, obj, axis)
 
 
 @implements(np.bincount)

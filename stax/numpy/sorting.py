@@ -137,14 +137,23 @@ def argpartition(a: Array, kth: Any, axis: Any = -1, kind: Any = None, order: An
 
 
 @implements(np.searchsorted)
-def searchsorted(a: Array, v: Array, side: str = "left", sorter: Any = None) -> Array:
-    """Where `v` would be inserted into the sorted vector `a`; as `numpy.searchsorted`."""
+def _searched(a: Array, v: Array, side: str = "left", sorter: Any = None) -> Array:
     if side not in ("left", "right"):
         raise ShapeError(f"side must be 'left' or 'right', not {side!r}", op="searchsorted")
     keys, values = coerce(operand(a, "searchsorted"), operand(v, "searchsorted"))
     if sorter is not None:
         keys = getitem(keys, sorter) if isinstance(keys, Tracer) else keys[sorter]
     return search_row(keys, values, side)
+
+
+def searchsorted(
+    a: Array, v: Array, side: str = "left", sorter: Any = None, *, method: str = "scan"
+) -> Array:
+    """Where `v` would be inserted into the sorted vector `a`; as `numpy.searchsorted`.
+
+    `method` names JAX's ways of searching; here each value is found by bisection.
+    """
+    return _searched(a, v, side, sorter)
 
 
 @implements(np.digitize)

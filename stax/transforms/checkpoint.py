@@ -437,6 +437,29 @@ class checkpoint_policies:
         return policy
 
     @staticmethod
+    def save_and_offload_only_these_names(
+        *,
+        names_which_can_be_saved: Sequence[str],
+        names_which_can_be_offloaded: Sequence[str],
+        offload_src: str = "device",
+        offload_dst: str = "pinned_host",
+    ) -> Policy:
+        """Keep the values marked with one of these names; they stay where they are.
+
+        What JAX would move to the host's memory is kept too: programs on the CPU work in it.
+        """
+        return checkpoint_policies.save_only_these_names(
+            *names_which_can_be_saved, *names_which_can_be_offloaded
+        )
+
+    @staticmethod
+    def offload_dot_with_no_batch_dims(
+        offload_src: str = "device", offload_dst: str = "pinned_host"
+    ) -> Policy:
+        """Keep the results of contractions without batch dimensions, where they are."""
+        return checkpoint_policies.dots_with_no_batch_dims_saveable
+
+    @staticmethod
     def save_from_both_policies(first: Policy, second: Policy) -> Policy:
         """Keep what either policy keeps."""
         _check_policy(first, "save_from_both_policies: first")
