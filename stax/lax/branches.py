@@ -150,7 +150,8 @@ def _branch(index: Any, functions: Sequence[Function], operands: Any, op: str) -
     tree = found[0].tree
     if isinstance(index, int):
         taken = found[index]
-        return tree_unflatten(tree, eval_graph(taken.graph, [*taken.consts, *leaves]))
+        outs = eval_graph(taken.graph, [*taken.consts, *leaves])
+        return tree_unflatten(tree, finished(outs, leaves))
     consts = [c for f in found for c in f.consts]
     graphs = []
     start = 0
@@ -159,7 +160,7 @@ def _branch(index: Any, functions: Sequence[Function], operands: Any, op: str) -
         graphs.append(with_leading_inputs(f.graph, [aval_of(c) for c in consts], own))
         start += len(f.consts)
     outs = bind(cond_p, index, *consts, *leaves, branches=tuple(graphs))
-    return tree_unflatten(tree, outs)
+    return tree_unflatten(tree, finished(outs, [*consts, *leaves]))
 
 
 # Types that the branches of a call have agreed on before, by their code and operands.

@@ -12,7 +12,7 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.core.source import user_source
-from stax.core.trace import EVAL, METHODS, STATE, Tracer
+from stax.core.trace import EVAL, METHODS, STATE, Tracer, fresh
 from stax.errors import ShapeError
 from stax.numpy.indexing import ArrayIndex, BasicIndex, parse_index, written
 from stax.numpy.promotion import array_like, as_dtype
@@ -67,7 +67,10 @@ class IndexUpdateRef:
         x = self.array
         if STATE.trace is EVAL and not isinstance(x, Tracer):
             x = np.asarray(x)
-        return written(x, self.index, value, kind, _mode(mode), unique)
+        found = written(x, self.index, value, kind, _mode(mode), unique)
+        # Where nothing is written, or everything, that is an array which exists already.
+        shared = found is x or found is value
+        return found.copy() if shared and isinstance(found, np.ndarray) else fresh(found)
 
     def set(
         self,
@@ -189,7 +192,8 @@ class IndexUpdateRef:
             x = np.asarray(x)
         parsed = parse_index(aval_of(x).shape, self.index, _mode(mode), unique_indices)
         if isinstance(parsed, BasicIndex):
-            return parsed.read(x)
+            found = parsed.read(x)
+            return found.copy() if isinstance(found, np.ndarray) else fresh(found)
         assert isinstance(parsed, ArrayIndex)
         if fill_value is None or parsed.mode != "fill":
             return parsed.read(x)

@@ -15,7 +15,7 @@ import numpy as np
 from stax.core.aval import Aval, aval_of
 from stax.core.functionalize import mark_arguments
 from stax.core.source import user_source
-from stax.core.trace import EVAL, STATE, Tracer
+from stax.core.trace import EVAL, STATE, Tracer, fresh
 from stax.dtypes import float0, is_complex, is_inexact, is_supported
 from stax.errors import (
     DtypeError,
@@ -362,11 +362,16 @@ def result_names(count: int) -> list[str]:
 def finished(values: Sequence[Any], borrowed: Iterable[Any] = ()) -> list[Any]:
     """Results as handed to the caller: NumPy values that share no memory with anything else.
 
-    Inside another transformation they are returned as they are.
+    Inside another transformation they are traced: one that is an argument, or another result, gets
+    a handle of its own, so that what the caller writes into either does not show in the other.
     """
-    if STATE.trace is not EVAL:
-        return list(values)
     taken = {id(v) for v in borrowed}
+    if STATE.trace is not EVAL:
+        own = []
+        for value in values:
+            own.append(fresh(value) if id(value) in taken else value)
+            taken.add(id(value))
+        return own
     out = []
     for value in values:
         if isinstance(value, np.ndarray):

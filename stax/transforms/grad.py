@@ -15,7 +15,7 @@ import numpy as np
 
 from stax.core.aval import Aval, aval_of
 from stax.core.source import user_stacklevel
-from stax.core.trace import STATE, use_trace
+from stax.core.trace import STATE, fresh, use_trace
 from stax.dtypes import float0
 from stax.errors import LostDerivativeWarning, PytreeError
 from stax.pytree import (
@@ -236,7 +236,7 @@ def split_aux(fun: FlatFunction, outs: list[Any]) -> tuple[list[Any], Any]:
     if not fun.has_aux:
         return outs, None
     # Copies: the function may hand out an argument, or one array twice.
-    aux = [finished([v], outs)[0] if isinstance(v, np.ndarray) else v for v in outs[count:]]
+    aux = [finished([v], outs)[0] if isinstance(v, np.ndarray) else fresh(v) for v in outs[count:]]
     return outs[:count], tree_unflatten(tree_structure(fun.aux), aux)
 
 

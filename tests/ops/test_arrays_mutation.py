@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
 import stax
 import stax.numpy as snp
+from stax import lax
 from stax.errors import ConcretizationError, MutationError, ShapeError
 
 X = np.arange(1.0, 13.0).reshape(3, 4)
@@ -386,3 +389,45 @@ def test_traced_values_are_not_written_into_plain_arrays(write) -> None:
         stax.jit(lambda v: write(np.eye(3), v))(1.5)
     assert "test_arrays_mutation.py" in str(caught.value)
     assert "np.zeros(..., like=x)" in str(caught.value)
+
+
+COPIES = {
+    "copy.copy": copy.copy,
+    "copy.deepcopy": copy.deepcopy,
+    "deepcopy of a tree": lambda a: copy.deepcopy({"a": [a]})["a"][0],
+    "np.copy": np.copy,
+    "meshgrid": lambda a: np.meshgrid(a[0])[0],
+    "at, nowhere": lambda a: stax.at(a)[0:0].set(0.0),
+    "at, everywhere": lambda a: stax.at(a)[...].set(a),
+    "at, read": lambda a: stax.at(a)[...].get(),
+    "vmap": stax.vmap(lambda x: x),
+    "jvp": lambda a: stax.jvp(lambda x: x, (a,), (a,))[0],
+    "jvp, tangent": lambda a: stax.jvp(lambda x: x, (a,), (a,))[1],
+    "vjp": lambda a: stax.vjp(lambda x: x, a)[0],
+    "vjp, cotangent": lambda a: stax.vjp(lambda x: x, a)[1](a)[0],
+    "aux": lambda a: stax.grad(lambda x: (x.sum(), x), has_aux=True)(a)[1],
+    "linearize": lambda a: stax.linearize(lambda x: x, a)[1](a),
+    "cond, known": lambda a: lax.cond(True, lambda x: x, lambda x: x, a),
+    "cond": lambda a: lax.cond(a[0, 0] > 0, lambda x: x, lambda x: -x, a),
+    "switch": lambda a: lax.switch(0, [lambda x: x], a),
+    "scan": lambda a: lax.scan(lambda c, _: (c, None), a, None, 0)[0],
+    "associative_scan": lambda a: lax.associative_scan(np.add, a[:1]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(COPIES))
+@pytest.mark.parametrize("how", ["plain", "jit", "jvp", "vmap"])
+def test_what_is_written_into_a_copy_does_not_show_in_the_original(name: str, how: str) -> None:
+    def run(x):
+        a = x * 1.0
+        b = COPIES[name](a)
+        b[...] = -7.0
+        return a * 1.0
+
+    if how == "vmap":
+        got = stax.vmap(run)(X[None])[0]
+    elif how == "jvp":
+        got = stax.jvp(run, (X,), (X,))[0]
+    else:
+        got = (run if how == "plain" else stax.jit(run))(X)
+    np.testing.assert_array_equal(got, X)
