@@ -8,6 +8,7 @@ of integers truncate, `max` and `min` take two operands, `round` takes a roundin
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -413,7 +414,8 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     """`operand` rounded to a format of fewer bits, in its own dtype.
 
     Halves round to even. What is beyond the format becomes infinite, what is below its normal
-    numbers zero. The derivative is rounded in the same way.
+    numbers zero, unless it has as many exponents as the dtype. The derivative is rounded in the
+    same way.
 
     Raises:
       DtypeError: `operand` is no array of real floats.
@@ -423,6 +425,7 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     1.25
     """
     x = array_like(operand, "reduce_precision")
+    exponent_bits, mantissa_bits = operator.index(exponent_bits), operator.index(mantissa_bits)
     if exponent_bits < 1 or mantissa_bits < 0:
         raise ShapeError(
             f"no format has {exponent_bits} exponent and {mantissa_bits} mantissa bits",
@@ -431,7 +434,7 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
         )
     if not is_inexact(aval_of(x).dtype) or is_complex(aval_of(x).dtype):
         raise DtypeError("rounds real floats", op="reduce_precision", operands=[str(aval_of(x))])
-    return formats.reduce_precision(x, exponent=int(exponent_bits), mantissa=int(mantissa_bits))
+    return formats.reduce_precision(x, exponent=exponent_bits, mantissa=mantissa_bits)
 
 
 def stop_gradient(x: Any) -> Any:

@@ -17,13 +17,14 @@ from stax.core.aval import aval_of
 from stax.core.keys import takes_keys
 from stax.core.source import user_source
 from stax.core.trace import as_traced
-from stax.errors import ShapeError
+from stax.errors import DtypeError, ShapeError
 from stax.numpy import creation, manipulation, rearranging
 from stax.numpy.promotion import as_dtype, asarray_dtype
 from stax.numpy.registration import axes_tuple, axis_index, shape_tuple
 from stax.numpy.registration import operand as as_operand
 from stax.primitives import shapes as sh
 from stax.primitives import views as vw
+from stax.primitives.families import kind_of
 
 __all__ = [
     "broadcast",
@@ -334,22 +335,41 @@ def pad(operand: Array, padding_value: Any, padding_config: Sequence[Any]) -> Ar
     `interior` elements of padding come between neighbours. `padding_value` is a scalar.
 
     Raises:
-      ShapeError: not as many amounts as axes, or more is removed than there is.
+      ShapeError: not as many amounts as axes, or more is removed than there is, or the padding
+        is an array of axes.
+      DtypeError: the padding is of a wider kind than the operand: a float for integers.
 
     >>> pad(np.array([1.0, 2.0]), 0.0, [(1, 0, 1)])
     array([0., 1., 0., 2.])
     """
-    x = as_operand(operand, "pad")
-    value = as_dtype(as_operand(padding_value, "pad"), x.dtype)
-    if len(padding_config) != len(x.shape):
+    x, value = as_operand(operand, "pad"), as_operand(padding_value, "pad")
+    have, where = aval_of(value), user_source() or None
+    operands = [str(aval_of(x)), str(have)]
+    if have.shape:
         raise ShapeError(
-            f"{len(padding_config)} amounts of padding for {len(x.shape)} axes",
-            op="pad",
-            operands=[str(aval_of(x))],
-            where=user_source() or None,
+            "the padding is no single number", op="pad", operands=operands, where=where
         )
-    low, high, interior = zip(*padding_config, strict=True) if padding_config else ((), (), ())
-    return sh.pad(x, value, low, high, interior)
+    kinds = "bifc"
+    if kinds.index(kind_of(have.dtype)) > kinds.index(kind_of(x.dtype)):
+        raise DtypeError(
+            f"an array of {x.dtype} is padded with {have}",
+            op="pad",
+            operands=operands,
+            where=where,
+            hint="convert one of them with .astype",
+        )
+    amounts = [tuple(operator.index(n) for n in amount) for amount in padding_config]
+    if len(amounts) != len(x.shape) or any(len(amount) != 3 for amount in amounts):
+        raise ShapeError(
+            f"{len(amounts)} amounts of padding for {len(x.shape)} axes"
+            if len(amounts) != len(x.shape)
+            else f"{padding_config} is not a (low, high, interior) for each axis",
+            op="pad",
+            operands=operands[:1],
+            where=where,
+        )
+    low, high, interior = zip(*amounts, strict=True) if amounts else ((), (), ())
+    return sh.pad(x, as_dtype(value, x.dtype), low, high, interior)
 
 
 def iota(dtype: Any, size: int) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from stax.core.aval import aval_of
 from stax.dtypes import FLOAT32, FLOAT64, DType, is_half
 from stax.loops.ops import ops
 from stax.primitives.families import linear_unary
@@ -21,6 +22,7 @@ _LAYOUT: dict[DType, tuple[DType, int, int]] = {
     FLOAT32: (np.dtype(np.uint32), 8, 23),
     FLOAT64: (np.dtype(np.uint64), 11, 52),
 }
+_FLOAT16_EXPONENT = 5
 _NUMPY = SimpleNamespace(
     add=np.add,
     bitwise_and=np.bitwise_and,
@@ -79,6 +81,13 @@ def _same(ct: Any, x: Any, **bits: int) -> Any:
     return reduce_precision(ct, **bits)
 
 
-reduce_precision_p, reduce_precision = linear_unary(
+reduce_precision_p, _reduce_precision = linear_unary(
     "reduce_precision", _impl, _same, accepts="f", scalar=_scalar, weight=12.0, jumps=True
 )
+
+
+def reduce_precision(x: Any, *, exponent: int, mantissa: int) -> Any:
+    """`x` rounded to a format; float16 is computed in float32, whose exponents it may keep."""
+    if aval_of(x).dtype == np.float16 and exponent >= _FLOAT16_EXPONENT:
+        exponent = _LAYOUT[FLOAT32][1]
+    return _reduce_precision(x, exponent=exponent, mantissa=mantissa)

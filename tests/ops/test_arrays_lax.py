@@ -8,7 +8,7 @@ import pytest
 import stax
 import stax.lax as lax
 import stax.numpy as snp
-from stax.errors import ShapeError
+from stax.errors import DtypeError, ShapeError
 from stax.testing import check_grads
 
 X = np.random.default_rng(0).standard_normal((4, 5, 6))
@@ -139,3 +139,22 @@ def test_sorting_by_several_keys():
     np.testing.assert_array_equal(others, [2.0, 3.0, 0.25, 0.5])
     values = lax.sort_key_val(first, second)[1]
     np.testing.assert_array_equal(values, [3.0, 2.0, 0.5, 0.25])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "amounts", "error", "match"),
+    [
+        ("int32", 0.5, [(1, 1, 0)], DtypeError, "int32 is padded with f64"),
+        ("int32", np.float32(1), [(1, 1, 0)], DtypeError, "astype"),
+        ("float32", 1j, [(1, 1, 0)], DtypeError, "float32 is padded with c128"),
+        ("bool", 1, [(1, 1, 0)], DtypeError, "bool is padded with i64"),
+        ("float64", np.ones(1), [(1, 1, 0)], ShapeError, "no single number"),
+        ("float64", np.ones(2), [(1, 1, 0)], ShapeError, "no single number"),
+        ("float64", 0.0, [(1, 1)], ShapeError, r"\(low, high, interior\)"),
+    ],
+)
+def test_padding_that_does_not_fit_is_refused(dtype, value, amounts, error, match) -> None:
+    for transform in (lambda f: f, stax.jit):
+        with pytest.raises(error, match=match) as caught:
+            transform(lambda x: lax.pad(x, value, amounts))(np.ones(2, dtype))
+        assert "test_arrays_lax.py" in str(caught.value)

@@ -294,6 +294,15 @@ def test_formats_of_fewer_bits(bits, dtype):
         np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_format_with_all_of_the_exponents_keeps_subnormal_numbers(dtype):
+    info = np.finfo(dtype)
+    x = np.array([info.tiny, info.tiny / 2, info.smallest_subnormal, -info.tiny / 4], dtype)
+    for exponent in (info.nexp, info.nexp + 1):
+        for f in (lax.reduce_precision, stax.jit(lax.reduce_precision, static_argnums=(1, 2))):
+            np.testing.assert_array_equal(f(x, exponent, info.nmant), x)
+
+
 def test_derivative_of_rounding_is_rounded():
     out, slope = stax.jvp(lambda x: lax.reduce_precision(x, 5, 3), (1.2345,), (1.111,))
     assert (out, slope) == (1.25, 1.125)
@@ -301,5 +310,7 @@ def test_derivative_of_rounding_is_rounded():
     for bad in ((0, 3), (5, -1)):
         with pytest.raises(ShapeError, match="exponent"):
             lax.reduce_precision(np.float32(1), *bad)
+    with pytest.raises(TypeError):
+        lax.reduce_precision(np.float32(1), 2.5, 3)
     with pytest.raises(DtypeError, match="floats"):
         lax.reduce_precision(np.int32(1), 5, 3)
