@@ -150,8 +150,8 @@ def _branch(index: Any, functions: Sequence[Function], operands: Any, op: str) -
     tree = found[0].tree
     if isinstance(index, int):
         taken = found[index]
-        outs = eval_graph(taken.graph, [*taken.consts, *leaves])
-        return tree_unflatten(tree, finished(outs, leaves))
+        known = eval_graph(taken.graph, [*taken.consts, *leaves])
+        return tree_unflatten(tree, finished(known, [*taken.consts, *leaves]))
     consts = [c for f in found for c in f.consts]
     graphs = []
     start = 0
