@@ -9,6 +9,7 @@ nothing, as in JAX.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -429,9 +430,33 @@ def _scatter(
         ]
     where = "fill" if w.inside is not None else "promise"
     if change is not None:
+        start_axes = numbers.scatter_dims_to_operand_dims
+        if not (unique_indices or _apart(scatter_indices, start_axes, x.shape, sizes)):
+            raise ShapeError(
+                "an element changes once for each window that it lies in, and these are not known "
+                "to lie apart",
+                op="scatter_apply",
+                operands=[str(aval_of(x))],
+                where=user_source() or None,
+                hint="pass unique_indices=True where no two windows share an element; "
+                "x.at[i].apply takes indices that repeat where they are known",
+            )
         old = ix.gather(x, w.places, w.axes, "promise")
         u, kind = change(old, u), "set"
     return ix.scatter(x, u, index, w.axes, kind, unique=unique_indices, mode=where)
+
+
+def _apart(starts: Any, axes: Sequence[int], shape: vw.Shape, sizes: Sequence[int]) -> bool:
+    """Whether the windows are known to share no element."""
+    count = math.prod(aval_of(starts).shape[:-1])
+    if count <= 1:
+        return True
+    value = starts.concrete() if isinstance(starts, Tracer) else starts
+    if value is None or any(sizes[a] > 1 for a in axes):
+        return False
+    most = [shape[a] - 1 for a in axes]
+    inside = np.clip(np.asarray(value).reshape(count, -1), 0, most)
+    return len(np.unique(inside, axis=0)) == count
 
 
 def _scatter_function(name: str, kind: str, doc: str) -> Callable[..., Any]:
@@ -489,7 +514,11 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: Any = None,
 ) -> Array:
-    """A copy of `operand` with `func` applied to windows; as `jax.lax.scatter_apply`."""
+    """A copy of `operand` with `func` applied to windows; as `jax.lax.scatter_apply`.
+
+    ShapeError where several windows might name an element twice: `unique_indices=True` says that
+    none does.
+    """
     updates = vw.broadcast(np.zeros((), aval_of(operand).dtype)[()], tuple(update_shape))
     return _scatter(
         "set",

@@ -142,8 +142,13 @@ class IndexUpdateRef:
         unique_indices: bool = False,
         mode: Any = None,
     ) -> Any:
-        """A copy with the elements raised to `values`."""
-        return self.apply(lambda old: old**values, mode=mode)
+        """A copy with the elements raised to `values`, once for each time one is named."""
+        parsed = parse_index(aval_of(self.array).shape, self.index, _mode(mode), unique_indices)
+        if not isinstance(parsed, ArrayIndex) or parsed.unique:
+            return self.apply(lambda old: old**values, unique_indices=True, mode=mode)
+        dtype = aval_of(self.array).dtype
+        ones = broadcast(np.ones((), dtype)[()], aval_of(self.array).shape)
+        return self.array ** IndexUpdateRef(ones, self.index).multiply(values, mode=mode)
 
     def min(
         self,
@@ -175,8 +180,19 @@ class IndexUpdateRef:
         unique_indices: bool = False,
         mode: Any = None,
     ) -> Any:
-        """A copy with `func` applied to the elements."""
-        return self._write(func(self.get(mode=mode)), "set", mode, unique_indices)
+        """A copy with `func` applied to the elements, once for each time one is named.
+
+        ShapeError for several traced indices without `unique_indices=True`.
+
+        >>> np.arange(4.0).at[np.array([1, 3, 3])].apply(lambda v: 10 * v)
+        array([  0.,  10.,   2., 300.])
+        """
+        found = self._write(func(self.get(mode=mode)), "set", mode, unique_indices)
+        parsed = parse_index(aval_of(self.array).shape, self.index, _mode(mode), unique_indices)
+        if isinstance(parsed, ArrayIndex):
+            for places in parsed.further("at.apply"):
+                found = places.write(found, as_dtype(func(places.read(found)), found.dtype), "set")
+        return found
 
     def get(
         self,

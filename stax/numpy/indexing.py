@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,7 @@ class BasicIndex:
 class ArrayIndex:
     """Integer arrays, after a basic index: a copy of selected elements."""
 
-    __slots__ = ("basic", "axes", "index", "mode", "unique", "perm", "mask_like")
+    __slots__ = ("basic", "axes", "adjacent", "index", "known", "mode", "unique", "perm")
 
     def __init__(
         self,
@@ -134,6 +134,7 @@ class ArrayIndex:
     ) -> None:
         self.basic = basic
         self.axes = tuple(axes)
+        self.adjacent = adjacent
         common = _common_shape(index)
         if mode == "clip_signed":
             # Negative indices count from the end before they are moved inside.
@@ -144,6 +145,7 @@ class ArrayIndex:
         if known:
             index, mode = _checked([np.asarray(i) for i in index], self.axes, shape, mode)
             unique = unique or _is_unique(index, self.axes, shape, common)
+        self.known = index if known else None
         self.unique = unique or not common
         self.mode = mode
         self.index = [broadcast_to_shape(i, common) for i in index]
@@ -164,6 +166,33 @@ class ArrayIndex:
         value = transpose(value, np.argsort(self.perm).tolist())
         y = scatter(y, value, self.index, self.axes, kind, unique=self.unique, mode=self.mode)
         return self.basic.write(x, y)
+
+    def further(self, what: str) -> Iterator[ArrayIndex]:
+        """The places named a second time, then those named a third time, and so on.
+
+        ShapeError where the indices are traced and might name a place twice.
+        """
+        if self.unique or math.prod(aval_of(self.index[0]).shape) == 1:
+            return
+        if self.known is None:
+            raise ShapeError(
+                "a place changes once for each time that an index names it, and how often traced "
+                "indices do is not known",
+                op=what,
+                operands=[f"index {aval_of(i)}" for i in self.index],
+                where=user_source() or None,
+                hint="pass unique_indices=True where they name each place once, or write "
+                "x.at[i].set(f(x[i])) to change each once",
+            )
+        places = np.stack([np.ravel(i) for i in np.broadcast_arrays(*self.known)])
+        inverse = np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
+        order = np.argsort(inverse, kind="stable")
+        counts = np.bincount(inverse)
+        turn = np.empty(order.size, np.int64)
+        turn[order] = np.arange(order.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        for k in range(1, int(counts.max(initial=0))):
+            now = list(places[:, turn == k])
+            yield ArrayIndex(self.basic, self.axes, now, self.adjacent, self.mode, unique=True)
 
     @property
     def result(self) -> Shape:

@@ -242,3 +242,50 @@ def test_where_and_take_under_vmap():
     rows = np.array([[0, 3], [2, -1]])
     got = stax.vmap(lambda r: snp.take(table, r, axis=0))(rows)
     np.testing.assert_array_equal(got, np.take(table, rows, axis=0))
+
+
+REPEATED = {
+    "rows": (np.array([0, 0, 2, 0]),),
+    "columns": (slice(None), np.array([1, 1])),
+    "pairs": (np.array([0, 0, 2, 0]), np.array([0, 0, 1, 0])),
+    "beside an integer": (np.array([[1, 1], [1, -1]]), 1),
+    "slice": (slice(1, 3),),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_apply_and_power_change_a_place_once_for_each_time_it_is_named(name):
+    x, index = np.arange(1.0, 13.0).reshape(4, 3), REPEATED[name]
+    for ufunc in (np.sqrt, np.negative):
+        want = x.copy()
+        ufunc.at(want, index)
+        np.testing.assert_array_equal(stax.at(x)[index].apply(ufunc), want)
+        jitted = stax.jit(lambda x, u=ufunc: stax.at(x)[index].apply(u))
+        np.testing.assert_array_equal(jitted(x), want)
+    exponents = np.linspace(0.5, 3, x[index].size).reshape(x[index].shape)
+    want = x.copy()
+    np.power.at(want, index, exponents)
+    np.testing.assert_allclose(stax.at(x)[index].power(exponents), want, rtol=1e-13)
+    stax.testing.check_grads(
+        lambda x, e: np.sin(stax.at(x)[index].apply(np.sin)) + stax.at(x)[index].power(e),
+        (x, exponents),
+        order=2,
+    )
+
+
+def test_apply_at_traced_places_that_may_repeat_is_refused():
+    x, i = np.arange(4.0), np.array([1, 3])
+    found = stax.jit(lambda x, i: stax.at(x)[i].apply(np.exp, unique_indices=True))(x, i)
+    np.testing.assert_array_equal(found, [0, np.exp(1), 2, np.exp(3)])
+    np.testing.assert_array_equal(stax.jit(lambda x, i: stax.at(x)[i].apply(np.exp))(x, 1)[1], np.e)
+    with pytest.raises(ShapeError, match="unique_indices=True") as error:
+        stax.jit(lambda x, i: stax.at(x)[i].apply(np.exp))(x, i)
+    assert "test_arrays_indexing.py" in str(error.value)
+    numbers = stax.lax.ScatterDimensionNumbers((), (0,), (0,))
+    for places in (np.array([[1], [1]]), np.array([[1], [3]])):
+        apply = lambda x, p=places: stax.lax.scatter_apply(x, p, np.exp, numbers, update_shape=(2,))
+        if places[1] == 1:
+            with pytest.raises(ShapeError, match="lie apart"):
+                stax.jit(apply)(x)
+        else:
+            np.testing.assert_array_equal(stax.jit(apply)(x), found)
