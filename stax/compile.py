@@ -141,7 +141,7 @@ def prepared(
     return flat
 
 
-@dataclass
+@dataclass(repr=False)
 class Lowered:
     """A lowered and scheduled function; nothing is compiled.
 
@@ -231,8 +231,20 @@ class Lowered:
         """Compile; the result is callable."""
         return Compiled(self, program_of(self))
 
+    def __repr__(self) -> str:
+        return f"<Lowered {_summary(self)}>"
 
-@dataclass
+
+def _summary(lowered: Lowered) -> str:
+    """One line: the function, what it was lowered for and how many kernels it has."""
+    inputs = ", ".join(f"{v.name}: {v.aval}" for v in lowered.graph.inputs)
+    return (
+        f"{lowered.graph.name}({inputs}) for {lowered.device}: {len(lowered.kernels)} kernels, "
+        f"{len(lowered.fallbacks)} fallbacks"
+    )
+
+
+@dataclass(repr=False)
 class Compiled:
     """A compiled function of one signature."""
 
@@ -246,6 +258,9 @@ class Compiled:
         outs = self.program.run(leaves)
         tree = self.lowered.out_tree
         return tree_unflatten(tree, outs) if tree is not None else outs
+
+    def __repr__(self) -> str:
+        return f"<Compiled {_summary(self.lowered)}>"
 
     @property
     def source(self) -> str:

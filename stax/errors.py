@@ -175,7 +175,7 @@ class PytreeError(StaxError, ValueError, TypeError):
 
 
 class StaticArgumentError(StaxError, ValueError, TypeError):
-    """A static argument that cannot be hashed, or an argument number or name that is not there."""
+    """A static argument that cannot be hashed, an argument not there, a value for a function."""
 
 
 class CustomDerivativeError(StaxError, TypeError, AttributeError):

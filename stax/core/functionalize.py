@@ -114,7 +114,10 @@ def check_writable(target: Tracer) -> None:
     role = getattr(root, "role", "")
     if role:
         what = f"a view of {role}" if path else role
-        hint = "write to a copy (x = x.copy()), or use x = stax.at(x)[index].set(value)"
+        hint = (
+            "write to a copy (x = x.copy()), or say x = x + v for x += v and "
+            "x = stax.at(x)[index].set(value) for x[index] = value"
+        )
         if role == ARGUMENT:
             hint += (
                 ", or let jit(f, write_back=True) store the final values into the caller's arrays"

@@ -308,6 +308,8 @@ class Tracer:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if is_stored_by_caller():
+            raise _plain_write_error(self)
         if is_index_of_caller():
             known = self.concrete() if self.dtype.kind in "biu" else None
             if known is None:
@@ -449,9 +451,21 @@ def _refusal(what: str, construct: str, aval: str, place: str) -> Concretization
         f"which is not known while tracing ({what} conversion)",
         operands=(aval,),
         where=place or None,
-        hint="use stax.numpy.where, stax.lax.cond / while_loop / fori_loop for control flow "
-        "on values, or mark the argument static (static_argnums / static_argnames)",
+        hint=_NUMBERS.get(construct, "") + "use stax.numpy.where, stax.lax.cond / while_loop / "
+        "fori_loop for control flow on values, or mark the argument static (static_argnums / "
+        "static_argnames)",
     )
+
+
+# What is tried most often where a number is asked for: to print or keep it, or to call `math`.
+_OUTSIDE = "to print or keep the number, return the value and convert it outside of the function; "
+_NUMBERS = {
+    "float()": _OUTSIDE + "for a function of the module math, call NumPy's (np.exp); ",
+    "int()": _OUTSIDE,
+    "complex()": _OUTSIDE,
+    ".item()": _OUTSIDE,
+    ".tolist()": _OUTSIDE,
+}
 
 
 def is_stored_by_caller() -> bool:
@@ -492,6 +506,19 @@ def _index_error(tracer: Tracer) -> ConcretizationError:
         hint="make the array traced too: stax.numpy.asarray(table)[i] (it may be written once, "
         "at the top of the function), stax.numpy.take(table, i, axis=0), or pass the table as an "
         "argument",
+    )
+
+
+def _plain_write_error(tracer: Tracer) -> ConcretizationError:
+    """The error for `array[i] = value` with a plain array: NumPy asks the index for an array."""
+    return ConcretizationError(
+        f"an array made by plain NumPy is written to with a traced value of type {tracer.aval} as "
+        "the index or the value",
+        operands=(str(tracer.aval),),
+        where=user_source() or None,
+        hint="make the array with stax.numpy.zeros or np.zeros(..., like=x), inside the function; "
+        "in a loop of stax.lax carry it (a.at[i].set(v)), or return the values of the steps: scan "
+        "and vmap stack them",
     )
 
 

@@ -85,9 +85,10 @@ def cond(
         )
     for fun in (true_fun, false_fun):
         if not callable(fun):
-            raise TypeError(
-                f"cond takes functions for its branches, got {type(fun).__name__}; "
-                "stax.numpy.where chooses between values"
+            raise StaticArgumentError(
+                f"cond takes functions for its branches, got {type(fun).__name__}",
+                where=user_source() or None,
+                hint="stax.numpy.where chooses between values",
             )
     known = known_value(pred)
     if known is None and aval.dtype != np.dtype(bool):

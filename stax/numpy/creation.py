@@ -241,9 +241,9 @@ def asarray(
     like: Any = None,
 ) -> Array:
     """`a` as an array, without a copy where that can be; as `numpy.asarray`."""
+    check_device(device, "asarray")
     if STATE.trace is EVAL and not has_nested_tracer(a) and not isinstance(like, Tracer):
         return np.asarray(a, dtype, order, copy=copy)
-    check_device(device, "asarray")
     value = array(a, dtype, copy=bool(copy))
     if copy is not None and not copy and value is not a:
         raise ConfigurationError(

@@ -89,9 +89,28 @@ def known(value: Any, op: str) -> Any:
             f"the result's shape depends on the values of a traced array of type {value.aval}",
             op=op,
             where=user_source() or None,
-            hint="use a mask with stax.numpy.where(mask, x, 0), or call the function outside jit",
+            hint=f"{_way_out(op)}, or call the function outside jit",
         )
     return np.asarray(found)
+
+
+def _way_out(op: str) -> str:
+    """What fixes the shape of an operation's result where its values are not known."""
+    if op == "bincount":
+        return "give the number of bins with minlength=, or stax.numpy.bincount(..., length=)"
+    if op in _HAVE_SIZE:
+        return (
+            f"fix the shape: stax.numpy.{op}(..., size=n) cuts or fills the result; or use a mask "
+            "with stax.numpy.where(mask, x, 0)"
+        )
+    return "use a mask with stax.numpy.where(mask, x, 0)"
+
+
+# Operations that `stax.numpy` has with `size=`, which NumPy does not have (`sized.py`).
+_HAVE_SIZE = frozenset(
+    "argwhere compress extract flatnonzero intersect1d nonzero setdiff1d setxor1d union1d "
+    "unique".split()
+)
 
 
 # --------------------------------------------------------------------------------------- where

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from stax.core.aval import aval_of
+from stax.core.source import user_source
 from stax.core.trace import Tracer
 from stax.dtypes import DType, is_complex, is_float, is_half, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
@@ -164,7 +165,18 @@ def _halves(x: Any) -> tuple[Any, Any]:
 
 
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
-    """Uniform integers in [minval, maxval); int64 by default."""
+    """Uniform integers in [minval, maxval); int64 by default.
+
+    Raises:
+      ShapeError: a bound is a tuple or list, as where the shape is passed last, as NumPy has it.
+    """
+    if isinstance(minval, tuple | list) or isinstance(maxval, tuple | list):
+        raise ShapeError(
+            f"minval={minval!r} and maxval={maxval!r} must be numbers or arrays",
+            op="randint",
+            where=user_source() or None,
+            hint="the shape comes before the bounds: randint(key, shape, minval, maxval)",
+        )
     final = draw_dtype("randint", dtype, np.int64, "iu")
     shape = as_shape(shape)
     draw_shape("randint", shape, minval, maxval)

@@ -7,6 +7,7 @@ types, readable names, and errors that name the argument before any work is done
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -50,11 +51,12 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def check_callable(f: Any, what: str) -> None:
-    """Raise TypeError unless `f` is a function: its result may have been passed instead."""
+    """Raise StaticArgumentError unless `f` is a function: its result may have been passed."""
     if not callable(f):
-        raise TypeError(
-            f"{what} takes a function, got {type(f).__name__}; "
-            "pass the function itself, not its result"
+        raise StaticArgumentError(
+            f"{what} takes a function, got {type(f).__name__}",
+            where=user_source() or None,
+            hint="pass the function itself, not its result",
         )
 
 
@@ -83,21 +85,34 @@ def check_leaves(
             )
 
 
+def check_argnums(argnums: Any, what: str) -> Sequence[Any]:
+    """`argnums` as a sequence.
+
+    Raises:
+      StaticArgumentError: a position that is no integer, such as the argument itself.
+    """
+    wanted: Sequence[Any] = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    for k in wanted:
+        try:
+            operator.index(k)
+        except TypeError:
+            raise StaticArgumentError(
+                f"{what}: argnums must be integers, got {type(k).__name__} {str(k)[:60]!r}",
+                where=user_source() or None,
+                hint=f"{what}(f) makes a function; call that with the arguments: {what}(f)(x)",
+            ) from None
+    return wanted
+
+
 def normalized_argnums(argnums: Any, count: int, what: str) -> tuple[int, ...]:
     """`argnums` as a tuple of positions below `count`.
 
     Raises:
       StaticArgumentError: a position that is no integer, not there, or named twice.
     """
-    wanted = argnums if isinstance(argnums, tuple | list) else (argnums,)
     found = []
-    for k in wanted:
-        try:
-            position = k.__index__()
-        except AttributeError:
-            raise StaticArgumentError(
-                f"{what}: argnums must be integers, got {argnums!r}"
-            ) from None
+    for k in check_argnums(argnums, what):
+        position = operator.index(k)
         if not -count <= position < count:
             raise StaticArgumentError(
                 f"{what}: argnums={argnums!r}, but the function was called with {count} "

@@ -27,6 +27,7 @@ from stax.pytree import (
 from stax.pytree_registry import register_as_tuple
 from stax.transforms.arguments import (
     FlatFunction,
+    check_argnums,
     check_callable,
     check_differentiable,
     check_leaves,
@@ -264,6 +265,7 @@ def value_and_grad(
     (8.0, 12.0)
     """
     check_callable(f, "value_and_grad")
+    check_argnums(argnums, "value_and_grad")
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -323,6 +325,7 @@ def grad(
     12.0
     """
     check_callable(f, "grad")
+    check_argnums(argnums, "grad")
     both = value_and_grad(f, argnums, has_aux, holomorphic, allow_int)
 
     @functools.wraps(f)

@@ -25,6 +25,7 @@ from stax.pytree import (
 )
 from stax.transforms.arguments import (
     FlatFunction,
+    check_argnums,
     check_callable,
     check_differentiable,
     check_leaves,
@@ -67,6 +68,7 @@ def jacfwd(
            [0., 4.]])
     """
     check_callable(f, "jacfwd")
+    check_argnums(argnums, "jacfwd")
 
     @functools.wraps(f)
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
@@ -134,6 +136,7 @@ def jacrev(
            [3., 2.]])
     """
     check_callable(f, "jacrev")
+    check_argnums(argnums, "jacrev")
 
     @functools.wraps(f)
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
@@ -190,6 +193,7 @@ def hessian(
            [ 0., 12.]])
     """
     check_callable(f, "hessian")
+    check_argnums(argnums, "hessian")
     inner = jacrev(f, argnums, has_aux, holomorphic)
     return jacfwd(inner, argnums, has_aux, holomorphic)
 

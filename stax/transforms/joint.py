@@ -20,6 +20,7 @@ from stax.dtypes import is_inexact
 from stax.pytree import PyTreeDef, tree_flatten
 from stax.transforms.arguments import (
     FlatFunction,
+    check_argnums,
     check_callable,
     leaf_names,
     name_of,
@@ -121,6 +122,7 @@ def joint_graph(
     'forward'
     """
     check_callable(f, "joint_graph")
+    check_argnums(argnums, "joint_graph")
 
     def build(*args: Any, **kwargs: Any) -> JointGraph:
         numbers = normalized_argnums(argnums, len(args), "joint_graph")

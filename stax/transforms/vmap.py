@@ -270,11 +270,24 @@ def _flat_in_axes(
             f"vmap: in_axes has {len(in_axes)} entries, {name_of(fun)} was called with "
             f"{len(args)} positional arguments",
             where=user_source() or None,
+            hint="pass by position what in_axes speaks of; arguments given by keyword are all "
+            "mapped along axis 0"
+            if kwargs
+            else "give one entry for each positional argument, or one integer for all",
         )
     for axis in tree_leaves(in_axes):
         if not isinstance(axis, int) or isinstance(axis, bool):
             raise PytreeError(f"vmap: in_axes must hold integers and None, found {axis!r}")
-    axes = broadcast_prefix(in_axes, args, is_leaf=_is_none)
+    try:
+        axes = broadcast_prefix(in_axes, args, is_leaf=_is_none)
+    except PytreeError as error:
+        found = str(error).partition("\n")[0]
+        raise PytreeError(
+            f"vmap: in_axes does not fit the arguments of {name_of(fun)}: {found}",
+            where=user_source() or None,
+            hint="an entry of in_axes is None or an integer for a whole argument, or a container "
+            "like the argument with an entry for each of its parts",
+        ) from None
     return [*axes, *([0] * len(tree_leaves(kwargs)))]
 
 

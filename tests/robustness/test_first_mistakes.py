@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 import warnings
 from typing import Any
 
@@ -100,7 +101,7 @@ def test_a_result_is_no_function(name: str) -> None:
 
 
 def test_cond_with_values() -> None:
-    with pytest.raises(TypeError, match=r"cond takes functions.*stax\.numpy\.where"):
+    with pytest.raises(TypeError, match=r"(?s)cond takes functions.*stax\.numpy\.where"):
         stax.jit(lambda x: stax.lax.cond(x > 0, x, -x))(1.0)
 
 
@@ -172,3 +173,108 @@ def test_a_read_and_write_through_a_mask_names_the_way_out() -> None:
         return x
 
     np.testing.assert_array_equal(stax.jit(g)(np.arange(3.0)), [0, 1, 4])
+
+
+# --- the way out is that of the mistake -----------------------------------------------------------
+
+
+def _filled(x: Any) -> Any:
+    out = np.zeros(3)
+
+    def body(i: Any, s: Any) -> Any:
+        out[i] = 1.0
+        return s + 1.0
+
+    return stax.lax.fori_loop(0, 3, body, x)
+
+
+def _logged(x: Any, log: list[float]) -> Any:
+    log.append(float(x))
+    return x
+
+
+@pytest.mark.parametrize(
+    ("mistake", "kind", "says"),
+    [
+        (lambda: stax.jit(_filled)(1.0), errors.ConcretizationError, "is written to.*carry it"),
+        (
+            lambda: stax.jit(lambda x: _logged(x, []))(1.0),
+            errors.ConcretizationError,
+            "return the value and convert it outside",
+        ),
+        (
+            lambda: stax.jit(lambda x: x.__iadd__(1.0))(np.ones(2)),
+            errors.MutationError,
+            r"x = x \+ v",
+        ),
+        (
+            lambda: stax.jit(np.nonzero)(np.ones(2)),
+            errors.ConcretizationError,
+            r"stax\.numpy\.nonzero\(\.\.\., size=n\)",
+        ),
+        (
+            lambda: stax.jit(np.bincount)(np.ones(2, int)),
+            errors.ConcretizationError,
+            "minlength=.*length=",
+        ),
+        (
+            lambda: stax.random.randint(stax.random.key(0), 0, 10, (3,)),
+            errors.ShapeError,
+            r"randint\(key, shape, minval, maxval\)",
+        ),
+        (
+            lambda: stax.vmap(len, in_axes=({"w": None},))({"w": 1.0, "b": 2.0}),
+            errors.PytreeError,
+            "vmap: in_axes does not fit the arguments of len.*keys",
+        ),
+        (
+            lambda: stax.vmap(np.add, in_axes=(0, 0))(np.ones(2), y=np.ones(2)),
+            errors.PytreeError,
+            "by keyword are all mapped along axis 0",
+        ),
+        (
+            lambda: stax.lax.cond(True, 1.0, 2.0),
+            errors.StaticArgumentError,
+            "takes functions for its branches, got float.*where",
+        ),
+        (
+            lambda: stax.numpy.asarray([1.0], device="gpu"),
+            errors.ConfigurationError,
+            "leave device= out",
+        ),
+    ],
+)
+def test_the_message_has_the_line_and_the_way_out(
+    mistake: Any, kind: type[errors.StaxError], says: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        mistake()
+    text = str(caught.value).replace("\n", " ")
+    assert re.search(says, text), text
+    assert re.search(HERE, text), text
+
+
+@pytest.mark.parametrize(
+    "transformation",
+    [
+        stax.grad,
+        stax.value_and_grad,
+        stax.jacfwd,
+        stax.jacrev,
+        stax.hessian,
+        stax.jacobian,
+        stax.joint_graph,
+    ],
+)
+def test_the_argument_in_place_of_its_number_is_refused_at_once(transformation: Any) -> None:
+    with pytest.raises(errors.StaticArgumentError, match=r"\(f\)\(x\)") as caught:
+        transformation(np.sum, np.ones(3))
+    assert re.search(HERE, str(caught.value))
+
+
+def test_a_lowered_and_a_compiled_function_print_as_one_line() -> None:
+    lowered = stax.jit(lambda x: np.exp(x).sum()).lower(np.ones(3))
+    assert re.fullmatch(
+        r"<Lowered .*\(x: f64\[3\]\) for cpu: 1 kernels, 0 fallbacks>", repr(lowered)
+    )
+    assert repr(lowered.compile()) == repr(lowered).replace("Lowered", "Compiled")
