@@ -18,11 +18,12 @@ HARMLESS = frozenset(
     "casting check_finite indices_are_sorted is_stable kind order out_sharding overwrite_data "
     "overwrite_input precision stable subok tol unique_indices aggregate_to_topk "
     "recall_target reduction_input_size_override bucket_size n_iter n_max sort_eigenvalues "
-    "assume_unique sorted strip_zeros copy type stream key linear sharding "
+    "assume_unique assume_unique_indices sorted strip_zeros copy type stream key linear sharding "
     "allow_negative_indices".split()
 )
 READ_ELSEWHERE = {
     "zeros ones empty arange eye ascontiguousarray": {"device", "like"},  # by their decorator
+    "searchsorted": {"method"},  # JAX's algorithms; there is one here
     "frompyfunc": {"nin", "nout", "identity"},  # it only raises
 }
 
