@@ -56,6 +56,7 @@ from stax.schedule.kernel import Kernel
 from stax.schedule.stack import stacked
 from stax.transforms.budget import MemoryCurve, ProgramPlan
 from stax.transforms.chains import LOOP_SCHEMES
+from stax.transforms.effects import effects_with_results
 from stax.transforms.partition import Partition, equation_cost, partition
 from stax.transforms.phases import split_joint
 from stax.transforms.pieces import in_pieces
@@ -393,7 +394,9 @@ def plan_search(
 
     def variants() -> list[Graph]:
         retrace = graph.cache.get("retrace")
-        again = [] if retrace is None else [retrace(loops) for loops in LOOP_SCHEMES]
+        if retrace is None or any(effects_with_results(graph)):  # what acts, acts once
+            return []
+        again = [retrace(loops) for loops in LOOP_SCHEMES]
         return [simplified(g, options, {}) for g in again if g is not None]
 
     found = graph.cache[key] = PlanSearch(simplified(graph, options, times), variants, measure)

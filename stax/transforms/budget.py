@@ -21,6 +21,7 @@ import numpy as np
 from stax.core.graph import Graph, Var
 from stax.core.primitive import Recompute
 from stax.errors import ConfigurationError, MemoryBudgetError
+from stax.transforms.effects import is_single
 from stax.transforms.maxflow import INFINITE, FlowNetwork
 from stax.transforms.partition import (
     Partition,
@@ -249,8 +250,8 @@ def _filled(
 
 
 def _work(value: Value) -> int:
-    """What recomputing a value costs; infinite for one that must not be drawn again."""
-    if value.eqn.prim.recompute is Recompute.RANDOM:
+    """What recomputing a value costs; infinite for one that must not be drawn again, or acts."""
+    if value.eqn.prim.recompute is Recompute.RANDOM or is_single(value.eqn):
         return INFINITE
     return max(1, equation_cost(value.eqn) // len(value.eqn.outputs))
 

@@ -29,10 +29,11 @@ from stax.transforms.arguments import check_callable, check_leaves, name_of, sta
 from stax.transforms.budget import budget_bytes
 from stax.transforms.calls import eval_call, graph_avals, graph_cost, is_zero, transpose_call
 from stax.transforms.control_graphs import without_jit
+from stax.transforms.effects import check_repeatable, quiet_equation
 from stax.transforms.jit_call import saving_graphs
 from stax.transforms.jvp import jvp_graph
 from stax.transforms.linearize import LinearizeTrace
-from stax.transforms.simplify import has_effect
+from stax.transforms.simplify import acts, has_effect
 from stax.transforms.vmap import batch_graph
 
 Policy = Callable[..., bool]
@@ -62,6 +63,7 @@ def _checkpoint_linearize(
     trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     graph, policy = params["graph"], params["policy"]
+    check_repeatable(graph, "checkpoint")
     if params["budget"] is not None:
         return _linearize_within(trace, primals, tangents, params)
     saved = _saved_values(graph, policy)
@@ -117,8 +119,10 @@ def _rerun(
             STATE.source = eqn.source or before
             STATE.region = eqn.region or region
             values = [env[a] if isinstance(a, Var) else a.value for a in eqn.inputs]
-            if has_effect(eqn.prim) and not eqn.outputs:
-                continue  # a print is made once, in the forward pass
+            if acts(eqn):  # a print is made once, in the forward pass
+                if not eqn.outputs:
+                    continue
+                eqn = quiet_equation(eqn)
             if eqn.outputs and eqn.outputs[0] in known:
                 outs = [known[v] for v in eqn.outputs]
                 results = trace.process_known(eqn.prim, values, eqn.params, outs)
@@ -226,26 +230,14 @@ def checkpoint(
 
         staged = stage(flat, [aval_of(v) for v in leaves], name=name_of(fun))
         graph, consts = lift_constants(without_jit(staged))
-        _check_effects(graph)
+        if any(has_effect(eqn.prim) and eqn.outputs for eqn in graph.eqns):
+            check_repeatable(graph, "checkpoint")
         outs = bind(
             checkpoint_p, *consts, *leaves, graph=graph, policy=policy, budget=memory_budget
         )
         return tree_unflatten(trees[-1], outs)
 
     return checkpointed
-
-
-def _check_effects(graph: Graph) -> None:
-    """Refuse what would act twice; prints, which have no result, are made once."""
-    for eqn in graph.eqns:
-        if has_effect(eqn.prim) and eqn.outputs:
-            raise ConfigurationError(
-                f"checkpoint: {graph.name} has a side effect, {eqn.op}, that computing it again "
-                "would repeat",
-                where=eqn.source or None,
-                hint="call it outside the checkpointed function, or use pure_callback if it has "
-                "no effect",
-            )
 
 
 remat = checkpoint

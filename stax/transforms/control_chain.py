@@ -35,6 +35,7 @@ from stax.transforms.control_scan import (
     run_scan,
     scan_p,
 )
+from stax.transforms.effects import check_repeatable, quiet
 from stax.transforms.jvp import instantiate, jvp_flat, zeros
 from stax.transforms.linearize import LinearizeTrace, linearize_graph
 from stax.transforms.simplify import PRUNE_RULES, dce
@@ -52,9 +53,11 @@ def _batch(args: Any, dims: Any, /, **params: Any) -> Any:
 def _linearize(
     trace: LinearizeTrace, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
 ) -> tuple[Sequence[Any], Sequence[Any]]:
+    check_repeatable(params["body"], "Binomial")
     outs = bind(chained_scan_p, *primals, **params)
+    again = {**params, "body": quiet(params["body"])}
     with use_trace(trace.tangents):
-        _, found = _jvp(primals, outs, tangents, body_of=_split_body, **params)
+        _, found = _jvp(primals, outs, tangents, body_of=_split_body, **again)
     return outs, found
 
 

@@ -40,6 +40,7 @@ from stax.transforms.control_graphs import (
     without_jit,
 )
 from stax.transforms.control_products import ProductPlan, product_plans
+from stax.transforms.effects import quiet
 from stax.transforms.jit_call import saving_graphs
 from stax.transforms.jvp import instantiate, jvp_graph, zeros
 from stax.transforms.linearize import LinearizeTrace, linearize_graph
@@ -308,7 +309,7 @@ def _known_carries(
     rest = [k for k in range(n, n + m) if linear[k]]
     inputs = [k for k in range(len(args)) if not linear[k]]
     steps = dce(
-        body.replace(
+        quiet(body).replace(
             inputs=[body.inputs[k] for k in inputs],
             outputs=[
                 *(body.outputs[k - n] for k in known),

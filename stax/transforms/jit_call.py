@@ -19,6 +19,7 @@ from stax.core.trace import bind, use_trace
 from stax.programs.options import CompileOptions
 from stax.transforms.budget import within_budget
 from stax.transforms.calls import eval_call, graph_avals, graph_cost, is_zero
+from stax.transforms.effects import quiet_equation
 from stax.transforms.jvp import jvp_graph
 from stax.transforms.linearize import LinearizedGraph, LinearizeTrace, linearize_graph
 from stax.transforms.narrowing import narrow
@@ -220,7 +221,7 @@ def _recomputation(forward: Graph, atoms: Sequence[Atom], saved: Sequence[Var]) 
     again: list[Eqn] = []
     for eqn in reversed(forward.eqns):
         if any(v in wanted for v in eqn.outputs):
-            again.append(eqn)
+            again.append(quiet_equation(eqn))
             wanted.update(a for a in eqn.inputs if isinstance(a, Var) and a not in given)
     again.reverse()
     return again

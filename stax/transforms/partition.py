@@ -18,6 +18,7 @@ from typing import Any, Final
 from stax.core.graph import BACKWARD, Atom, Eqn, Graph, Var
 from stax.core.primitive import Recompute
 from stax.errors import ConfigurationError
+from stax.transforms.effects import quiet_equation
 from stax.transforms.maxflow import INFINITE, FlowNetwork
 from stax.transforms.phases import Split
 from stax.transforms.scores import FUSIBLE, Scores, scores_of
@@ -518,7 +519,7 @@ def backward_equations(
                 pending.extend(reversed(missing))
                 continue
             pending.pop()
-            again.append(eqn.replace(phase=BACKWARD))
+            again.append(quiet_equation(eqn).replace(phase=BACKWARD))
             eqns.append(again[-1])
             bound.update(eqn.outputs)
 

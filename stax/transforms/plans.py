@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, TypeVar
 from stax.config import options
 from stax.core.graph import Graph, Var
 from stax.core.primitive import Recompute
+from stax.transforms.effects import is_single
 from stax.transforms.maxflow import INFINITE, FlowNetwork
 from stax.transforms.memory_model import Kept, MemoryModel, Plan
 from stax.transforms.partition import (
@@ -35,7 +36,6 @@ from stax.transforms.plan_moves import Moves
 from stax.transforms.plan_program import IntegerProgram, is_available
 from stax.transforms.plan_sets import KeptSets
 from stax.transforms.rematerialise import ONE_PROGRAM
-from stax.transforms.simplify import has_effect
 
 _SCALE_BITS: Final = 20
 PRICES: Final = tuple(2.0**k for k in range(-8, 7))  # bytes worth one operation, relative
@@ -134,7 +134,7 @@ def candidate_plans(graph: Graph) -> list[Plan]:
 
 
 def _is_single(value: Value) -> bool:
-    return value.eqn.prim.recompute is Recompute.RANDOM or has_effect(value.eqn.prim)
+    return value.eqn.prim.recompute is Recompute.RANDOM or is_single(value.eqn)
 
 
 class Ranked(Protocol):

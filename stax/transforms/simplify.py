@@ -261,10 +261,10 @@ def has_effect(prim: Primitive) -> bool:
 
 def acts(eqn: Eqn) -> bool:
     """True for an equation with an effect, its own or that of a graph it carries."""
-    return has_effect(eqn.prim) or any(_graph_acts(g) for g in _graphs_of(eqn))
+    return has_effect(eqn.prim) or any(graph_acts(g) for g in graphs_of(eqn))
 
 
-def _graphs_of(eqn: Eqn) -> list[Graph]:
+def graphs_of(eqn: Eqn) -> list[Graph]:
     found: list[Graph] = []
     if eqn.prim.linearize is None:
         return found  # rows that carry graphs say how these are linearised
@@ -275,7 +275,7 @@ def _graphs_of(eqn: Eqn) -> list[Graph]:
     return found
 
 
-def _graph_acts(graph: Graph) -> bool:
+def graph_acts(graph: Graph) -> bool:
     known: bool | None = graph.cache.get("acts")
     if known is not None:
         return known
@@ -285,7 +285,7 @@ def _graph_acts(graph: Graph) -> bool:
             if has_effect(eqn.prim):
                 found = True
                 break
-            for inner in _graphs_of(eqn):
+            for inner in graphs_of(eqn):
                 if inner.cache.get("acts") is not False and id(inner) not in seen:
                     seen.add(id(inner))
                     pending.append(inner)

@@ -1,0 +1,152 @@
+"""What is computed again does not act again, at whatever depth the effect stands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stax
+from stax import lax
+from stax.errors import ConfigurationError, MemoryBudgetError
+from stax.experimental import io_callback
+
+X = np.linspace(0.0, 1.0, 9)
+SEEN: list[float] = []
+NUMBER = stax.ShapeDtypeStruct((), np.float64)
+
+
+def told(value):
+    io_callback(lambda v: SEEN.append(float(v)), None, value)
+
+
+def printed(value):
+    stax.debug.callback(lambda v: SEEN.append(float(v)), value)
+
+
+def answered(value):
+    return io_callback(lambda v: (SEEN.append(float(v)), v)[1], NUMBER, value)
+
+
+def scanned(act, **rule):
+    def step(carry, x):
+        act(x)
+        carry = np.tanh(carry * 0.9 + x)
+        return carry, carry
+
+    return lambda x: lax.scan(step, 0.0, x, **rule)[1].sum()
+
+
+def looped(act, **rule):
+    def step(i, carry):
+        act(i * 1.0)
+        return np.sin(carry) * x.sum()
+
+    def run(values):
+        nonlocal x
+        x = values
+        return lax.fori_loop(0, 9, step, 1.0, **rule)
+
+    x = X
+    return run
+
+
+def while_looped(act, **rule):
+    def run(x):
+        def step(state):
+            act(state[0] * 1.0)
+            return state[0] + 1, np.sin(state[1]) * x.sum()
+
+        return lax.while_loop(lambda s: s[0] < 9, step, (0, 1.0), max_steps=20, **rule)[1]
+
+    return run
+
+
+def branched(act):
+    def taken(x):
+        act(x[0])
+        return np.sin(np.exp(x)).sum()
+
+    return lambda x: lax.cond(x.sum() > -1, taken, lambda x: x.sum(), x)
+
+
+RULES = [{}, {"checkpoint": "all"}, {"checkpoint": "sqrt"}, {"checkpoint": stax.Binomial(slots=2)}]
+LOOPS = [(make, rule, 9) for make in (scanned, looped) for rule in RULES]
+PROGRAMS = [*LOOPS, (while_looped, {}, 9), (branched, {}, 1)]
+WRAPPED = {
+    "plain": lambda f: f,
+    "checkpoint": stax.checkpoint,
+    "budget": lambda f: stax.checkpoint(f, memory_budget=0),
+    "twice": lambda f: stax.checkpoint(stax.checkpoint(f)),
+    "jit": lambda f: stax.checkpoint(lambda x: stax.jit(f)(x)),
+}
+
+
+def within_the_least(f):
+    """`f` compiled for the smallest budget that it has."""
+
+    def run(x):
+        try:
+            return stax.jit(f, memory_budget=1)(x)
+        except MemoryBudgetError as error:
+            return stax.jit(f, memory_budget=error.least)(x)
+
+    return run
+
+
+@pytest.mark.parametrize("act", [told, printed])
+@pytest.mark.parametrize(("make", "rule", "count"), PROGRAMS)
+@pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
+def test_an_effect_happens_once_a_step(act, make, rule, count, wrap):
+    expected = stax.grad(make(lambda value: None, **rule))(X)
+    f = wrap(make(act, **rule))
+    first = stax.grad(f)
+    second = stax.grad(lambda x: (first(x) ** 2).sum())
+    for run in (first, stax.jit(first), second):
+        SEEN.clear()
+        found = run(X)
+        assert len(SEEN) == count
+        if run is not second:
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("make", "rule", "count"), PROGRAMS)
+def test_an_effect_happens_once_a_step_within_a_budget(make, rule, count):
+    SEEN.clear()
+    found = within_the_least(stax.grad(make(told, **rule)))(X)
+    assert len(SEEN) == count
+    np.testing.assert_allclose(found, stax.grad(make(lambda value: None, **rule))(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        stax.checkpoint(lambda x: lax.scan(lambda c, r: (c + answered(r), r), 0.0, x)[0]),
+        stax.checkpoint(lambda x: lax.cond(x[0] < 9, lambda v: v * answered(v), np.sin, x[0])),
+        lambda x: lax.scan(lambda c, r: (c + answered(r), r), 0.0, x, checkpoint="sqrt")[0],
+        lambda x: lax.scan(
+            lambda c, r: (c * answered(r), r), 1.0, x, checkpoint=stax.Binomial(slots=2)
+        )[0],
+    ],
+)
+def test_an_effect_whose_result_is_needed_again_is_refused(f):
+    with pytest.raises(ConfigurationError, match="has a side effect, callback") as caught:
+        stax.grad(f)(X)
+    assert "test_repeated_effects.py" in str(caught.value)
+
+
+def test_a_loop_with_results_of_effects_runs_under_a_budget_as_it_is():
+    f = stax.grad(lambda x: lax.scan(lambda c, r: (np.sin(c) * r + answered(r), c), 0.0, x)[0])
+    SEEN.clear()
+    found = within_the_least(f)(X)
+    assert len(SEEN) == 9
+    np.testing.assert_allclose(found, f(X), rtol=1e-12)
+
+
+def test_a_bounded_loop_with_results_of_effects_runs_forward():
+    def f(x):
+        step = lambda s: (s[0] + 1, s[1] + answered(x[0]))
+        return lax.while_loop(lambda s: s[0] < 3, step, (0, 0.0), max_steps=5)[1]
+
+    SEEN.clear()
+    assert stax.jit(f)(X + 1) == 3.0
+    assert len(SEEN) == 3
