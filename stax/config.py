@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stax.errors import ConfigurationError, DegradedWarning
+from stax.errors import LOCATE, ConfigurationError, DegradedWarning
 
 __all__ = [
     "Options",
@@ -209,12 +209,21 @@ def from_environment(environ: Mapping[str, str]) -> Options:
                 if variable.startswith("STAX_"):
                     raise ConfigurationError(f"environment variable {variable}: {reason}") from None
                 message = f"stax: the environment variable {variable} is left out: {reason}"
-                warnings.warn(message, DegradedWarning, stacklevel=2)
+                _warn(message)
                 continue
             break
     if not values.get("num_threads"):
         values["num_threads"] = available_cpus()
     return Options(**values)
+
+
+def _warn(message: str) -> None:
+    """Warn with `DegradedWarning` at the user's line, where that is known."""
+    place, _, line = (LOCATE[0]() if LOCATE else "").rpartition(":")
+    if place:
+        warnings.warn_explicit(message, DegradedWarning, place, int(line))
+    else:
+        warnings.warn(message, DegradedWarning, stacklevel=3)
 
 
 @functools.cache

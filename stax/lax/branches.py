@@ -41,7 +41,7 @@ from stax.pytree import (
     tree_structure,
     tree_unflatten,
 )
-from stax.transforms.arguments import check_leaves, finished, name_of
+from stax.transforms.arguments import check_leaves, check_takes, finished, name_of
 from stax.transforms.control_cond import cond_p
 from stax.transforms.control_graphs import with_leading_inputs
 from stax.transforms.dual import known_value
@@ -90,6 +90,7 @@ def cond(
                 where=user_source() or None,
                 hint="stax.numpy.where chooses between values",
             )
+        check_takes(fun, _form(operands), "cond")
     known = known_value(pred)
     if known is None and aval.dtype != np.dtype(bool):
         pred = ne(pred, literal(0, pred))
@@ -116,6 +117,8 @@ def switch(
             op="switch",
             where=user_source() or None,
         )
+    for fun in functions:
+        check_takes(fun, _form(operands), "switch")
     index = array_like(index, "switch")
     aval = aval_of(index)
     if aval.shape or not is_integer(aval.dtype):
@@ -131,6 +134,11 @@ def switch(
     else:
         index = min(max(int(known), 0), len(functions) - 1)
     return _branch(index, functions, operands, "switch")
+
+
+def _form(operands: Sequence[Any]) -> str:
+    """What a branch is called with, for a message."""
+    return ", ".join(f"operand{k}" for k in range(len(operands)))
 
 
 def clamped(index: Any, last: int) -> Any:

@@ -50,7 +50,7 @@ from stax.pytree import (
     tree_structure,
     tree_unflatten,
 )
-from stax.transforms.arguments import check_leaves, finished, name_of
+from stax.transforms.arguments import check_leaves, check_takes, finished, name_of
 from stax.transforms.chains import Binomial
 from stax.transforms.checkpoint import checkpoint as checkpointed
 from stax.transforms.control_chain import chained_scan_p
@@ -94,6 +94,7 @@ def scan(
     >>> scan(lambda total, x: (total + x, total), 0.0, np.arange(4.0))
     (6.0, array([0., 0., 1., 3.]))
     """
+    check_takes(f, "carry, x", "scan")
     xs_leaves = tree_leaves(xs)
     check_leaves(xs_leaves, "xs of scan")
     steps = _scan_length(xs, length)
@@ -260,6 +261,8 @@ def while_loop(
     >>> while_loop(lambda v: v < 100, lambda v: v * 2, 3, max_steps=4)
     48
     """
+    check_takes(cond_fun, "carry", "while_loop")
+    check_takes(body_fun, "carry", "while_loop")
     if slots is not None and max_steps is None:
         raise StaticArgumentError(
             "while_loop: slots need max_steps, the bound of the loop", where=user_source() or None
@@ -355,6 +358,7 @@ def fori_loop(
     >>> fori_loop(0, 5, lambda i, total: total + i, 0)
     10
     """
+    check_takes(body_fun, "i, carry", "fori_loop")
     bounds = [_bound(v, name) for v, name in ((lower, "lower"), (upper, "upper"))]
     start, stop = (known_value(v) for v in bounds)
     if start is not None and stop is not None:

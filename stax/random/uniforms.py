@@ -34,6 +34,13 @@ def draw_dtype(op: str, dtype: Any, default: Any, kinds: str = "f") -> DType:
     Raises:
       DtypeError: it is of another kind.
     """
+    if isinstance(dtype, int | float | np.ndarray):
+        raise DtypeError(
+            f"dtype={dtype!r} names no dtype",
+            op=op,
+            where=user_source() or None,
+            hint="give what follows the shape by name: dtype=, minval=, maxval=",
+        )
     found = asarray_dtype(default if dtype is None else dtype)
     kind = "f" if is_float(found) else found.kind
     if kind not in kinds:

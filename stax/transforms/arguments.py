@@ -60,6 +60,29 @@ def check_callable(f: Any, what: str) -> None:
         )
 
 
+def check_takes(f: Any, form: str, what: str) -> None:
+    """Raise StaticArgumentError unless `f` is a function that can be called as `form` says.
+
+    `form` holds the names of the positional arguments: "i, carry".  A wrapper is asked what it
+    takes itself, not what the function inside takes, to which it may add arguments of its own.
+    """
+    check_callable(f, what)
+    names = form.split(", ") if form else []
+    try:
+        signature = inspect.signature(f, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return  # a function of C that does not say what it takes
+    try:
+        signature.bind(*names)
+    except TypeError:
+        raise StaticArgumentError(
+            f"{what} calls {name_of(f)}({form}), which takes {signature}",
+            where=user_source() or None,
+            hint=f"let it take {len(names)} positional arguments, which may be containers, and "
+            "close over other values",
+        ) from None
+
+
 def check_leaves(
     leaves: Iterable[Any],
     what: str,

@@ -152,6 +152,10 @@ def test_a_variable_is_complained_about_once() -> None:
 
 
 def test_degraded_warnings_name_the_users_line() -> None:
+    config = importlib.import_module("stax.config")
+    with pytest.warns(errors.DegradedWarning, match="OMP_NUM_THREADS") as caught:
+        config.from_environment({"OMP_NUM_THREADS": "many"})
+    assert caught[0].filename == __file__
     cache = importlib.import_module("stax.backends.c.cache")
     with pytest.warns(errors.DegradedWarning) as caught:
         cache.warn_degraded_once("first mistakes", "as an example")
@@ -236,6 +240,36 @@ def _logged(x: Any, log: list[float]) -> Any:
             lambda: stax.lax.cond(True, 1.0, 2.0),
             errors.StaticArgumentError,
             "takes functions for its branches, got float.*where",
+        ),
+        (
+            lambda: stax.lax.fori_loop(0, 3, lambda x: x + 1, 0.0),
+            errors.StaticArgumentError,
+            r"fori_loop calls <lambda>\(i, carry\), which takes \(x\)",
+        ),
+        (
+            lambda: stax.lax.scan(lambda c: (c, None), 0.0, np.ones(3)),
+            errors.StaticArgumentError,
+            r"scan calls <lambda>\(carry, x\).*2 positional",
+        ),
+        (
+            lambda: stax.lax.while_loop(lambda a, b: a < b, lambda c: c, (0.0, 1.0)),
+            errors.StaticArgumentError,
+            r"while_loop calls <lambda>\(carry\), which takes \(a, b\).*containers",
+        ),
+        (
+            lambda: stax.lax.cond(True, lambda: 1.0, lambda x: x, 2.0),
+            errors.StaticArgumentError,
+            r"cond calls <lambda>\(operand0\), which takes \(\)",
+        ),
+        (
+            lambda: stax.lax.switch(0, [lambda x: x, lambda: 1.0]),
+            errors.StaticArgumentError,
+            r"switch calls <lambda>\(\), which takes \(x\)",
+        ),
+        (
+            lambda: stax.random.uniform(stax.random.key(0), (3,), 2, 1),
+            errors.DtypeError,
+            "uniform: dtype=2 names no dtype.*minval=",
         ),
         (
             lambda: stax.numpy.asarray([1.0], device="gpu"),

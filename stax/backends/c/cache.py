@@ -277,7 +277,7 @@ class _Places:
         try:
             self.primary = Cache(base, limit=limit)
         except CacheError as error:
-            self._primary_fault = str(error).replace("\n", " ")
+            self._primary_fault = str(error).partition("\n")[0]
 
     def stand_in(self, why: str) -> Cache | None:
         """Return the private temporary cache, warning once why it is used; None without one."""

@@ -100,8 +100,9 @@ class Driver:
         try:
             self.lib: Any = ffi.dlopen(library)
         except OSError as error:
+            reason = str(error).partition("  Additionally")[0].partition("': ")[2] or error
             raise DeviceError(
-                f"the CUDA driver {library} cannot be loaded: {error}",
+                f"the CUDA driver {library} cannot be loaded: {reason}",
                 hint="install the NVIDIA driver, or use backend='c'",
             ) from error
         self._functions: dict[str, Any] = {}
