@@ -53,6 +53,7 @@ class _Several:
 
 def _template(value: Any, given: list[Any], numbers: bool) -> Any:
     """The argument with its arrays replaced by their places in `given`."""
+    numbers = numbers and not (type(value) is int and not -(1 << 63) <= value < 1 << 63)
     if isinstance(value, Methods | np.ndarray) or (numbers and _is_number(value)):
         given.append(value)
         return _Given(len(given) - 1)

@@ -123,7 +123,7 @@ def devices(backend: str | None = None) -> list[Device]:
         return [Device("cuda", k) for k in range(found)]
     raise DeviceError(
         f"no device of the platform {backend!r}",
-        hint="arrays live on the CPU; compile for others with jit(f).lower(device=...)",
+        hint="arrays live on 'cpu' or 'cuda'; compile for others with jit(f).lower(device=...)",
     )
 
 

@@ -32,8 +32,15 @@ from stax.core.graph import Graph
 from stax.core.staging import eval_graph, lift_constants, stage
 from stax.core.statics import static_key
 from stax.core.trace import STATE, Tracer, bind, is_tracing
-from stax.dtypes import is_supported
-from stax.errors import ConfigurationError, DtypeError, MutationError, StaticArgumentError
+from stax.dtypes import is_supported, promote
+from stax.errors import (
+    ConfigurationError,
+    DtypeError,
+    MutationError,
+    PytreeError,
+    ShapeError,
+    StaticArgumentError,
+)
 from stax.programs.options import CompileOptions
 from stax.pytree import (
     PyTreeDef,
@@ -256,6 +263,22 @@ class JitFunction:
 
     def _resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, list[Any]]:
         """The entry for these arguments' signature, and the dynamic leaves."""
+        key, leaves, static_args, static_kwargs, dynamic = self._signed(args, kwargs)
+        entry = self._entries.get(key)
+        if entry is None:
+            with self._lock:
+                entry = self._entries.get(key)
+                if entry is None:
+                    tree, avals = key[:2]
+                    entry = self._trace(tree, avals, static_args, static_kwargs, dynamic)
+                    if not entry.captured:
+                        self._entries[key] = entry
+        return entry, leaves
+
+    def _signed(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, list[Any], dict[int, Any], dict[str, Any], Any]:
+        """The signature of these arguments, their dynamic leaves, and what is static or not."""
         nums, names = self._static_argnums, self._static_argnames
         if nums or names:
             static_args = {k: args[k] for k in nums if k < len(args)}
@@ -272,15 +295,7 @@ class JitFunction:
         leaves, tree = tree_flatten(dynamic)
         avals = tuple(_checked_aval(leaf, self, dynamic) for leaf in leaves)
         key = (tree, avals, statics, STATE.loops)
-        entry = self._entries.get(key)
-        if entry is None:
-            with self._lock:
-                entry = self._entries.get(key)
-                if entry is None:
-                    entry = self._trace(tree, avals, static_args, static_kwargs, dynamic)
-                    if not entry.captured:
-                        self._entries[key] = entry
-        return entry, leaves
+        return key, leaves, static_args, static_kwargs, dynamic
 
     def _hashed(self, static_args: dict[int, Any], static_kwargs: dict[str, Any]) -> Any:
         key = []
@@ -343,7 +358,7 @@ class JitFunction:
             entry.graph,
             entry.out_tree,
             self._options,
-            self._signature(args, kwargs),
+            self._signature(args, kwargs, entry),
             {"trace": entry.seconds},
         )
 
@@ -363,11 +378,38 @@ class JitFunction:
         """
         return self.trace(*args, **kwargs).lower(device=device)
 
-    def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
-        """A function from call arguments of this signature to dynamic leaves."""
+    def _signature(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], entry: Entry
+    ) -> Callable[..., Any]:
+        """A function from call arguments of this signature to dynamic leaves.
+
+        It refuses arguments of another one: the program would read their memory as its own types.
+        """
+        tree, wanted, statics, _ = self._signed(args, kwargs)[0]
+        names = [v.name for v in entry.graph.inputs[len(entry.captured) :]]
 
         def leaves_of(*call_args: Any, **call_kwargs: Any) -> list[Any]:
-            return self._resolve(call_args, call_kwargs)[1]
+            key, leaves = self._signed(call_args, call_kwargs)[:2]
+            if key[0] != tree:
+                raise PytreeError(
+                    f"{self!r} was compiled for arguments of the structure {tree}, and is given "
+                    f"{key[0]}",
+                    hint=_OTHER_TYPES,
+                )
+            if key[2] != statics:
+                raise StaticArgumentError(
+                    f"{self!r} was compiled for other values of its static arguments",
+                    hint=_OTHER_TYPES,
+                )
+            for name, own, aval in zip(names, key[1], wanted, strict=True):
+                if own is not aval and not _stands_for(own, aval):
+                    kind = DtypeError if own.shape == aval.shape else ShapeError
+                    raise kind(
+                        f"argument {name} of {self!r} is {own.strong()}; it was compiled for "
+                        f"{aval.strong()}",
+                        hint=_OTHER_TYPES,
+                    )
+            return leaves
 
         return leaves_of
 
@@ -468,6 +510,18 @@ def _check_apart(written: int, leaves: Sequence[Any]) -> None:
                 operands=[target, other],
                 hint="pass a copy of one of them, or the whole array once and slice it inside",
             )
+
+
+_OTHER_TYPES = "call the function that jit returned, which compiles for each, or lower it for these"
+
+
+def _stands_for(given: Aval, wanted: Aval) -> bool:
+    """Whether a value is of the type, or a Python number that becomes it."""
+    if given.shape != wanted.shape:
+        return False
+    return given.dtype == wanted.dtype or (
+        given.weak and promote([wanted.dtype], [given.dtype]) == wanted.dtype
+    )
 
 
 def _checked_aval(leaf: Any, fun: Any, tree: Any) -> Aval:

@@ -282,6 +282,15 @@ def test_copies_beyond_the_pinned_memory_wait(cuda, monkeypatch):
     assert cuda.fake_live_pinned() == 0
 
 
+def test_memory_that_cannot_be_pinned_is_done_without(cuda):
+    for _ in range(3):
+        cuda.fake_plant(b"cuMemHostAlloc", 2, 0)
+        np.testing.assert_array_equal(put(X).to_numpy(), X)
+    cuda.fake_plant(b"cuMemHostAlloc", 700, 0)
+    with pytest.raises(DeviceError, match="cuMemHostAlloc failed"):
+        put(np.zeros(100_000))
+
+
 def test_two_devices(cuda):
     cuda.fake_set(2, 12040, 1 << 30)
     assert [str(d) for d in stax.devices("cuda")] == ["CudaDevice(id=0)", "CudaDevice(id=1)"]

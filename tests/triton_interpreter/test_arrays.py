@@ -10,7 +10,7 @@ import stax
 from stax import on_device
 from stax.backends.triton import run
 from stax.backends.triton.array import put
-from stax.errors import CompilerNotFoundError, MutationError, ShapeError
+from stax.errors import CompilerNotFoundError, DtypeError, MutationError, ShapeError
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4) + 1
 WHERE = np.array([0, -1, 2])
@@ -36,6 +36,8 @@ CALLS = {
     "types": lambda x: (x.astype(np.int8), x.astype("f2"), x.real, (x > 2).astype(bool)),
     "complex": lambda x: (x * 1j, (x * 1j).conj(), (x + 1j).imag),
     "columns": lambda x: (x[:, 1], x[:, -1], x[::2], x[..., None, 0], x[::-1]),
+    "nothing": lambda x: (x[[]], x[1:, []], x[[[]]]),
+    "large integers": lambda x: (x * 10**20, 10**20 // x, x.astype("u8") + 2**63),
     "gathered": lambda x: (x[[0, 2]], x[WHERE], x[:, WHERE], x[WHERE, [1, 2, 3]]),
     "masks": lambda x: (x[X > 3], x[np.array([True, False, True])], x[x > 3]),
 }
@@ -153,3 +155,29 @@ def test_memory_is_given_back(machine):
         y = (x + 1).sum(0)[1:].reshape(1, 3)
         del y
     assert len(machine.live) == before
+
+
+def test_what_an_array_is_stays_what_it_is():
+    x = put(X)
+    for name, value in (("shape", (4, 3)), ("dtype", np.dtype(np.int64))):
+        with pytest.raises(
+            MutationError, match=rf"the {name} of an array on cuda:0.*\n.*\n.*write"
+        ):
+            setattr(x, name, value)
+    for name in ("address", "nbytes", "ndim", "T"):
+        with pytest.raises(AttributeError):
+            setattr(x, name, 0)
+    np.testing.assert_array_equal(x, X)
+    with pytest.raises(AttributeError, match=r"no attribute 'nonzero'; the copy .* x.to_numpy\(\)"):
+        x.nonzero()
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        x.nothing()
+
+
+def test_a_compiled_program_refuses_arguments_of_other_types():
+    run = stax.jit(lambda x: x + 1).lower(X, device="cuda:sm_90").compile()
+    np.testing.assert_array_equal(run(put(X)), X + 1)
+    for other in (X.T.copy(), X[:2], X.astype(np.float64), X.astype(np.int32)):
+        for value in (other, put(other)):
+            with pytest.raises((ShapeError, DtypeError), match=r"it was compiled for f32\[3,4\]"):
+                run(value)

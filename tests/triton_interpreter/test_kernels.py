@@ -316,3 +316,21 @@ def test_variance_far_from_zero(name):
     found = stax.jit(f, backend="triton")(x)
     for a, b in zip(found, f(x.astype(np.float64)), strict=True):
         np.testing.assert_allclose(a, b, 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
+def test_powers_of_integers_are_those_of_the_cpu(kind):
+    limits = np.iinfo(kind)
+    places = {limits.min, limits.max, limits.max // 2 + 1, 0, 1, 2, 3, 7, -1 if limits.min else 1}
+    x, y = (m.copy() for m in np.meshgrid(*[np.array(sorted(places), kind)] * 2))
+    wanted = stax.jit(lambda x, y: x**y)(x, y)  # negative powers too, which NumPy refuses
+    np.testing.assert_array_equal(stax.jit(lambda x, y: x**y, backend="triton")(x, y), wanted)
+    check(lambda x, y: x**y, x[y[:, 0] >= 0], y[y[:, 0] >= 0])
+
+
+@pytest.mark.parametrize("n", [0, 5, -3, 2**31, -(2**31), 2**40 + 1, 2**62])
+def test_integer_powers_have_all_their_bits(n):
+    x = np.array([1 + 1e-7, 1, -1, 1 - 1e-7, -1 - 1e-7])
+    found = stax.jit(lambda x: stax.lax.integer_pow(x, n), backend="triton")(x)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(found, x ** float(n), rtol=1e-5)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +18,22 @@ from stax.backends.triton import dlpack
 from stax.backends.triton.device import ALIGNMENT, CudaDevice, Machine, holder, machine
 from stax.backends.triton.methods import Methods
 from stax.dtypes import DType
-from stax.errors import DeviceError, DtypeError
+from stax.errors import DeviceError, DtypeError, MutationError
 
 _UNSAID = object()
+
+
+def _fixed(name: str, way: str) -> Any:
+    """What an array was made with, which NumPy's arrays let their users replace."""
+
+    def refuse(array: DeviceArray, value: Any) -> None:
+        raise MutationError(
+            f"the {name} of an array on {array.device} cannot be assigned to: such arrays never "
+            "change",
+            hint=way,
+        )
+
+    return property(operator.attrgetter(f"_{name}"), refuse)
 
 
 class DeviceArray(Methods):
@@ -31,7 +44,7 @@ class DeviceArray(Methods):
     arrays.
     """
 
-    __slots__ = ("_keep", "_machine", "_owned", "address", "dtype", "shape")
+    __slots__ = ("_address", "_dtype", "_keep", "_machine", "_owned", "_shape")
     __array_priority__ = 2000
 
     def __init__(
@@ -44,11 +57,20 @@ class DeviceArray(Methods):
         keep: Any = None,
     ) -> None:
         self._machine = on
-        self.address = address
-        self.shape = shape
-        self.dtype = dtype
+        self._address = address
+        self._shape = shape
+        self._dtype = dtype
         self._owned = owned
         self._keep = keep
+
+    if not TYPE_CHECKING:
+        shape = _fixed("shape", "write x = x.reshape(shape)")
+        dtype = _fixed("dtype", "write x = x.astype(dtype), or x.to_numpy().view(dtype)")
+
+    @property
+    def address(self) -> int:
+        """The place of the first element in the device's memory."""
+        return self._address
 
     @property
     def ndim(self) -> int:
@@ -208,7 +230,7 @@ class DeviceArray(Methods):
 
     def __del__(self) -> None:
         if getattr(self, "_owned", False):
-            self._machine.free(self.address)
+            self._machine.free(self._address)
 
 
 def put(value: Any, index: int = 0) -> DeviceArray:

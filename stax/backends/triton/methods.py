@@ -132,7 +132,7 @@ class Methods(_Mixin):
         Which elements a mask selects is known to the host alone: it works on a copy.
         """
         keys = index if isinstance(index, tuple) else (index,)
-        keys = tuple(np.asarray(k) if isinstance(k, list) else k for k in keys)
+        keys = tuple(_listed(k) if isinstance(k, list) else k for k in keys)
         if any(getattr(k, "dtype", None) == np.bool_ or isinstance(k, bool) for k in keys):
             found = _here(self).to_numpy()[on_host(keys)]
             return _here(self).put_beside(found)
@@ -144,6 +144,13 @@ class Methods(_Mixin):
                 start = part.ctypes.data - outline.ctypes.data
                 return _here(self).copied_part(part.shape, start)
         return compute(operator.getitem, "[]", (self, *keys), {})
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            known = not name.startswith("__") and hasattr(np.ndarray, name)
+            more = f"; the copy that x.to_numpy() makes has {name}" if known else ""
+            raise AttributeError(f"'DeviceArray' object has no attribute {name!r}{more}")
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise MutationError(
@@ -197,6 +204,12 @@ def _changed(name: str) -> Callable[..., Any]:
 
 def _here(array: Methods) -> DeviceArray:
     return cast("DeviceArray", array)
+
+
+def _listed(key: list[Any]) -> np.ndarray[Any, Any]:
+    """A list of places as an array; NumPy reads one without elements as integers."""
+    found = np.asarray(key)
+    return found if found.size else found.astype(np.intp)
 
 
 def _is_integer(key: Any) -> bool:

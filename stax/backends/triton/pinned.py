@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.triton.driver import Driver, ffi
+from stax.backends.triton.driver import OUT_OF_MEMORY, Driver, ffi
+from stax.errors import DeviceError
 
 LEAST = 4096
 MOST_BYTES = 256 * 1024 * 1024  # held in all; beyond it, copies go without
@@ -46,7 +47,13 @@ class PinnedMemory:
                 if self.held + size > MOST_BYTES:
                     return None
             out = ffi.new("void **")
-            self._drive.call("cuMemHostAlloc", out, size, 0)
+            try:
+                self._drive.call("cuMemHostAlloc", out, size, 0)
+            except DeviceError as error:
+                if getattr(error, "code", 0) != OUT_OF_MEMORY:
+                    raise
+                self._trim()
+                return None  # the process may not pin as much: copies go without
             self.held += size
             return size, int(ffi.cast("uintptr_t", out[0]))
 

@@ -111,7 +111,8 @@ FUNCTIONS: dict[str, str] = {
 """,
     "stax_integer_pow": """
     r = tl.full(x.shape, 1, x.dtype)
-    for bit in tl.static_range(0, 31):
+    bits: tl.constexpr = 31 if (n if n >= 0 else -n) < 2147483648 else 64
+    for bit in tl.static_range(0, bits):
         if ((n if n >= 0 else -n) >> bit) & 1:
             r = r * x
         x = x * x
@@ -120,11 +121,17 @@ FUNCTIONS: dict[str, str] = {
     return r
 """,
     "stax_integer_power": """
+    width: tl.constexpr = x.dtype.primitive_bitwidth
     r = x * 0 + 1
-    for bit in tl.static_range(0, 63):
-        r = tl.where(((y >> (bit % x.dtype.primitive_bitwidth)) & 1 != 0)
-                     & (bit < x.dtype.primitive_bitwidth - 1), r * x, r)
-        x = x * x
+    base = x
+    for bit in tl.static_range(0, width):
+        r = tl.where((y >> bit) & 1 != 0, r * base, r)
+        base = base * base
+    if x.dtype.is_int_signed():
+        # A negative power is what is left of 1 / x**-y.
+        one = x * 0 + 1
+        below = tl.where((x == 1) | ((x == -1) & (y & 1 == 0)), one, tl.where(x == -1, x, x * 0))
+        r = tl.where(y < 0, below, r)
     return r
 """,
     "stax_shift_left": """
