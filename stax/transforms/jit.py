@@ -227,7 +227,9 @@ class JitFunction:
                 hint="use .trace, .lower or stax.eval_shape to go by types alone",
             )
         if STATE.debug_nans or STATE.debug_infs:
-            return tree_unflatten(entry.out_tree, finished(eval_graph(entry.graph, leaves), leaves))
+            # NumPy computes each operation: those of an array on a device would be programs again.
+            given = [v if isinstance(v, _VALUES) else np.asarray(v) for v in leaves]
+            return tree_unflatten(entry.out_tree, finished(eval_graph(entry.graph, given), given))
         program = executable(entry.graph, self._options)
         outs = program.run(leaves)
         if has_entry(program):

@@ -181,3 +181,14 @@ def test_a_compiled_program_refuses_arguments_of_other_types():
         for value in (other, put(other)):
             with pytest.raises((ShapeError, DtypeError), match=r"it was compiled for f32\[3,4\]"):
                 run(value)
+
+
+def test_checks_for_nan_run_on_copies():
+    log = stax.jit(lambda x: np.log(x - 1) * 2, backend="triton")
+    for debug, value in ((stax.debug_nans, 0.5), (stax.debug_infs, 1.0)):
+        with debug():
+            np.testing.assert_allclose(log(put(X + 1)), np.log(X) * 2, rtol=1e-6)
+            np.testing.assert_array_equal(put(X) * 2, X * 2)
+            with pytest.raises(FloatingPointError, match="log gave") as info:
+                log(put(X * 0 + np.float32(value)))
+            assert "test_arrays.py" in str(info.value)
