@@ -57,6 +57,21 @@ class CheckedIndex:
     extents: frozenset[int]
 
 
+def out_of_bounds(
+    size: int, checked: Sequence[CheckedIndex], kernel: str
+) -> tuple[str, str, str | None]:
+    """What a kernel that found an index outside of an axis says: message, operation, source.
+
+    A kernel knows the size of the axis: the operations that index one of that size are named.
+    """
+    suspects = [c for c in checked if size in c.extents]
+    return (
+        f"an index is out of bounds for an axis of size {size} (valid: -{size} to {size - 1})",
+        " or ".join(dict.fromkeys(c.op for c in suspects)) or kernel,
+        " or ".join(dict.fromkeys(c.source for c in suspects)) or None,
+    )
+
+
 @dataclass
 class LoweredGraph:
     """Buffers in program order; `outputs` names the buffer of each result, row-major."""

@@ -9,6 +9,7 @@ import pytest
 
 import stax
 from stax.backends.triton import epilogue, serial, templates
+from stax.dtypes import bfloat16
 from stax.loops import contract
 
 RNG = np.random.default_rng(0)
@@ -220,6 +221,21 @@ def test_scatter_with_repeated_places(kind, dtype):
     check(scattered(kind), x, small, u[: small.size])
 
 
+def second_row(x, i):
+    return (x * 2)[i]
+
+
+def test_an_index_out_of_bounds_is_named_where_it_was_written():
+    def looped(x, i):
+        return stax.lax.fori_loop(0, 2, lambda k, c: c + second_row(x, i + k), x[0] * 0)
+
+    line = second_row.__code__.co_firstlineno + 1
+    for f in (second_row, looped, stax.grad(lambda x, i: looped(x, i).sum())):
+        with pytest.raises(IndexError, match=r"^(gather|scatter): .*size 37") as info:
+            stax.jit(f, backend="triton")(X, 36 if f is not second_row else 37)
+        assert f"test_kernels.py:{line}" in str(info.value)
+
+
 def test_index_out_of_bounds_raises():
     f = stax.jit(lambda x, i: x[i].sum(), backend="triton")
     with pytest.raises(IndexError, match=r"size 37 \(valid: -37 to 36\)"):
@@ -334,3 +350,11 @@ def test_integer_powers_have_all_their_bits(n):
     found = stax.jit(lambda x: stax.lax.integer_pow(x, n), backend="triton")(x)
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(found, x ** float(n), rtol=1e-5)
+
+
+def test_every_type_becomes_every_other():
+    kinds = "? i1 i2 i4 i8 u1 u2 u4 u8 f2 bfloat16 f4 f8".split()
+    numbers = np.array([0, 1, 2, 3, 100, 1 + 2**-8 + 2**-40, 0.5, 7])
+    for kind in kinds:
+        own = numbers.astype(np.dtype(bfloat16 if kind == "bfloat16" else kind))
+        check(lambda x: [x.astype(bfloat16 if k == "bfloat16" else k) for k in kinds], own)

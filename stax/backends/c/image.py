@@ -15,7 +15,7 @@ import numpy as np
 
 from stax.backends.c.rows import plain_where_rows
 from stax.loops.buffers import Buffer, ExternInput
-from stax.loops.lower import CheckedIndex
+from stax.loops.lower import CheckedIndex, out_of_bounds
 from stax.schedule.memory import aligned
 
 Type = tuple[tuple[int, ...], np.dtype]
@@ -92,12 +92,7 @@ class Image:
         """What a return code above 0 stands for: a message, the operation, and its source."""
         name, extents = self.checks[(code - 1) // BITS]
         size = extents[min((code - 1) % BITS, len(extents) - 1)]
-        suspects = [c for c in self.checked if size in c.extents]
-        return (
-            f"an index is out of bounds for an axis of size {size} (valid: -{size} to {size - 1})",
-            " or ".join(dict.fromkeys(c.op for c in suspects)) or name,
-            " or ".join(dict.fromkeys(c.source for c in suspects)) or None,
-        )
+        return out_of_bounds(size, self.checked, name)
 
 
 def nbytes(kind: Type) -> int:

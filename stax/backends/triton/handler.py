@@ -132,7 +132,9 @@ def cast_text(v: str, source: DType, target: DType) -> str:
     if target.kind == "b":
         return f"({v} != 0)"
     if is_half(target):
-        wide = v if source.kind == "f" else f"{v}.to(tl.float32)"
+        # bfloat16 is made of float32 alone, in NumPy and in Triton's interpreter.
+        direct = source.kind == "f" and (source.itemsize < 8 or target.kind == "f")
+        wide = v if direct else f"{v}.to(tl.float32)"
         return f"{wide}.to({triton_type(target)}).to(tl.float32)"
     if source.kind == "f" and target.kind in "iu":
         if target.itemsize < 4:

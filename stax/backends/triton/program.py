@@ -39,7 +39,7 @@ from stax.loops.buffers import (
     ExternBuffer,
     InputBuffer,
 )
-from stax.loops.lower import LoweredGraph
+from stax.loops.lower import CheckedIndex, LoweredGraph
 from stax.schedule.fusion import CallStep, Scheduled
 from stax.schedule.kernel import Kernel, Role
 from stax.schedule.memory import ArenaPlan, Lifetime, plan_arena
@@ -187,6 +187,7 @@ class TritonSource:
     constants: list[ConstBuffer]
     functions: dict[str, KernelSource]
     flags: list[tuple[str, int]] = field(default_factory=list)
+    checked: list[CheckedIndex] = field(default_factory=list)
 
     @property
     def plan(self) -> ArenaPlan:
@@ -244,6 +245,7 @@ def emit_program(program: Program) -> TritonSource:
         printer.constants,
         printer.functions,
         printer.flags,
+        printer.checked,
     )
 
 
@@ -256,12 +258,14 @@ class _Printer:
         self.names: dict[str, str] = {}
         self.constants: list[ConstBuffer] = []
         self.flags: list[tuple[str, int]] = []
+        self.checked: list[CheckedIndex] = []
         self.precision = "ieee"
 
     def block(self, program: Program) -> Block:
         """The actions of a program."""
         lowered, order = program.lowered, program.order
         table = lowered.table
+        self.checked += lowered.checked
         dtypes = {b.name: b.dtype for b in table}
         steps: list[Step | Joined] = list(order)
         if program.options.fuse:

@@ -32,6 +32,7 @@ from stax.backends.triton.program import (
 from stax.backends.triton.tuning import fastest
 from stax.errors import DeviceError, OutOfBoundsError
 from stax.loops.buffers import Buffer, ExternBuffer
+from stax.loops.lower import out_of_bounds
 
 MOST_GRAPHS = 8
 MOST_SEEN = 256
@@ -236,11 +237,12 @@ class TritonProgram:
         self.machine.download(found, flags)
         bad = np.flatnonzero(found)
         if bad.size:
-            name, size = self.source.flags[int(bad[0])]
+            kernel, size = self.source.flags[int(bad[0])]
+            message, op, where = out_of_bounds(size, self.source.checked, kernel)
             raise OutOfBoundsError(
-                f"an index is out of bounds for an axis of size {size} (valid: -{size} to "
-                f"{size - 1})",
-                op=name,
+                message,
+                op=op,
+                where=where,
                 hint="indices are checked at run time; use mode='clip' or mode='fill' to allow "
                 "others",
             )
