@@ -295,11 +295,17 @@ def checkpoint_sequential(
     the one before it.
 
     Raises:
-      StaticArgumentError: `segments` is no number of parts that so many functions have.
+      StaticArgumentError: `segments` is no number of parts that so many functions have, or
+        `functions` is one function.
 
     >>> stax.grad(lambda x: checkpoint_sequential([np.sin, np.exp, np.sin], 2, x))(0.0)
     0.5403023058681398
     """
+    if callable(functions):
+        raise StaticArgumentError(
+            f"checkpoint_sequential: {name_of(functions)} is one function, not a sequence of them",
+            hint="give the functions of the chain in a list",
+        )
     steps = list(functions)
     for step in steps:
         check_callable(step, "checkpoint_sequential")

@@ -98,7 +98,7 @@ def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
         return list(scan_p.transpose(cts, *args, **_plain(params)))  # type: ignore[operator]  # a rule
     given = [k for k in range(len(args)) if not linear[k]]
     advance = dce(
-        body.replace(
+        quiet(body).replace(
             inputs=[body.inputs[k] for k in given],
             outputs=[body.outputs[k - n] for k in known],
         )

@@ -111,7 +111,9 @@ def jit(
       donate_argnums, donate_argnames: arguments whose storage may be reused; accepted, and never
         needed for correctness.
       backend: "c" (default), "triton" or "numpy" (the reference).
-      memory_budget: bytes, text such as "512MiB", or a fraction of the save-everything peak.
+      memory_budget: bytes, text such as "512MiB", or a fraction of the save-everything peak.  Under
+        another `jit` there is one program, that of the outer one, with the outer one's budget; what
+        is left of this one is a limit on what its forward part saves for its backward part.
       write_back: store the final values of written arguments into the caller's arrays.
       strict: raise StrictModeError where something would run outside compiled code.
       matmul_precision: how a device multiplies float32 matrices: "highest" (default) exactly;

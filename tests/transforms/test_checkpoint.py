@@ -286,3 +286,8 @@ def test_prints_are_made_once_and_other_effects_refused(capfd: Any) -> None:
 
     with pytest.raises(errors.ConfigurationError, match="side effect"):
         stax.grad(stax.checkpoint(g))(0.5)
+
+
+def test_one_function_is_no_chain() -> None:
+    with pytest.raises(errors.StaticArgumentError, match="sin is one function, not a sequence"):
+        stax.checkpoint_sequential(np.sin, 1, np.ones(3))

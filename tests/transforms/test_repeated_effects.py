@@ -150,3 +150,25 @@ def test_a_bounded_loop_with_results_of_effects_runs_forward():
     SEEN.clear()
     assert stax.jit(f)(X + 1) == 3.0
     assert len(SEEN) == 3
+
+
+def test_the_prints_of_a_derivative_rule_happen_once_a_step():
+    @stax.custom_vjp
+    def f(x):
+        told(x * 0)
+        return np.sin(x)
+
+    def forward(x):
+        return f(x), x
+
+    def backward(x, ct):
+        told(x * 0 + 1)
+        return (np.cos(x) * ct,)
+
+    f.defvjp(forward, backward)
+    rule = stax.Binomial(slots=2)
+    loop = lambda x: lax.scan(lambda c, r: (f(c) * r, c), 1.0, x, checkpoint=rule)[0]
+    for run in (stax.grad(loop), stax.jit(stax.grad(loop))):
+        SEEN.clear()
+        run(X)
+        assert sorted(SEEN) == [0.0] * 9 + [1.0] * 9
