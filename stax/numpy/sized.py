@@ -28,9 +28,9 @@ from stax.numpy.sorting import searchsorted
 from stax.numpy.ufunc_rules import truth
 from stax.primitives import elementwise as el
 from stax.primitives.casts import convert
-from stax.primitives.shapes import slice_axis
+from stax.primitives.shapes import scalar_zero, slice_axis
 from stax.primitives.sorting import sort as sort_rows
-from stax.primitives.views import reshape
+from stax.primitives.views import broadcast, reshape
 
 __all__ = [
     "argwhere",
@@ -177,10 +177,15 @@ def _sorted_first(x: Array) -> tuple[Array, Array]:
 
 
 def _members(values: Array, mask: Array, size: int, fill_value: Any) -> Array:
+    if not aval_of(values).shape[0]:
+        values, mask = full((1,), 0, aval_of(values).dtype), full((1,), False)
     places, exists = _places(mask, size)
     found = selection.take(values, places, 0, mode="wrap")
     # Without fill_value the rest repeats the first member (zero when there is none).
-    fill = found[:1] if fill_value is None else as_dtype(fill_value, found.dtype)
+    if fill_value is None:
+        fill = el.select(exists[:1], found[:1], broadcast(scalar_zero(found.dtype), (1,)))
+    else:
+        fill = as_dtype(fill_value, found.dtype)
     return el.select(exists, found, fill)
 
 
@@ -217,11 +222,15 @@ def setdiff1d(
     size: int | None = None,
     fill_value: Any = None,
 ) -> Array:
-    """The sorted distinct elements of the first that are not in the second, or `size` of them."""
+    """The sorted distinct elements of the first that are not in the second, or `size` of them.
+
+    Without `fill_value`, zeros follow where there are fewer.
+    """
     if size is None:
         return sets.setdiff1d(ar1, ar2, assume_unique)
     ordered, first = _sorted_first(_flat(ar1, "setdiff1d"))
     outside = isin(ordered, _flat(ar2, "setdiff1d"), invert=True)
+    fill_value = 0 if fill_value is None else fill_value
     return _members(ordered, el.logical_and(first, outside), size, fill_value)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -75,3 +77,14 @@ def test_numpy_is_untouched_without_a_size():
     assert x[0, 0] == 5
     with pytest.raises(ValueError, match="either both or neither"):
         snp.where(M > 1, M)
+
+
+@pytest.mark.parametrize("empty", [V[:0], V])
+def test_sets_without_members_are_filled_with_zeros(empty):
+    for form in (snp.setdiff1d, snp.setxor1d):
+        both = partial(form, size=3)
+        np.testing.assert_array_equal(both(empty, empty), [0, 0, 0])
+        np.testing.assert_array_equal(stax.jit(both)(empty, empty), [0, 0, 0])
+    apart = stax.jit(partial(snp.intersect1d, size=2))
+    np.testing.assert_array_equal(apart(empty, V + 100), [0, 0])
+    np.testing.assert_array_equal(snp.setdiff1d(V + 100, V, size=9)[len(np.unique(V)) :], 0)

@@ -133,6 +133,15 @@ class BCOO:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ShapeError(
+                "the truth of a sparse array of more or fewer than one element is ambiguous",
+                operands=[repr(self)],
+                hint="write sparse.todense() and any() or all()",
+            )
+        return bool(self.todense().reshape(()))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise DtypeError(
             "a sparse array makes no NumPy array by itself",
