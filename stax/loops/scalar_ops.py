@@ -21,7 +21,7 @@ import numpy as np
 
 from stax.dtypes import FLOAT32, real_part_dtype
 from stax.errors import DtypeError
-from stax.loops import ranges, symbolic
+from stax.loops import contracted, ranges, symbolic
 from stax.loops.ranges import Interval
 from stax.loops.symbolic import Expr
 
@@ -470,6 +470,15 @@ for _name, _scipy, _triton in (
     ("digamma", "psi", "stax_digamma({0})"),
 ):
     _function(_name, 1, _scipy_special(_scipy), 25.0, _triton, transcendental=True)
+# For random numbers: see `contracted`.
+for _name, _numpy, _flops in (
+    ("contracted_log", contracted.log, 20.0),
+    ("contracted_log1p", contracted.log1p, 45.0),
+    ("contracted_erf", contracted.in_precision(contracted.erf_single, _scipy_special("erf")), 20.0),
+    ("contracted_erfinv", contracted.in_precision(contracted.erfinv_single,
+                                                  _scipy_special("erfinv")), 65.0),
+):  # fmt: skip
+    _function(_name, 1, _numpy, _flops, f"stax_{_name}({{0}})", transcendental=True)
 _function("hypot", 2, np.hypot, 10.0, "libdevice.hypot({0}, {1})")
 _function("copysign", 2, np.copysign, 1.0, "libdevice.copysign({0}, {1})")
 _function("nextafter", 2, np.nextafter, 4.0, "libdevice.nextafter({0}, {1})")

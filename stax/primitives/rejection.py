@@ -28,12 +28,12 @@ from stax.core.primitive import (
 from stax.core.trace import bind1
 from stax.dtypes import FLOAT32, DType, is_half
 from stax.errors import ShapeError
-from stax.primitives import contracted
+from stax.loops import contracted
 from stax.primitives.elementwise import mul
 from stax.primitives.families import elementwise_cost
 from stax.primitives.families_arrays import batch_size
 from stax.primitives.random import U32, U64, hashed_words
-from stax.primitives.special import erfinv_p
+from stax.primitives.special import contracted_erfinv_p
 from stax.primitives.special_gamma import gamma_slope
 from stax.primitives.transcendental import log
 from stax.primitives.views import batched_front
@@ -69,7 +69,7 @@ def _normal(keys: Any, dtype: DType) -> Any:
     """One standard normal number for each key."""
     low = np.nextafter(dtype.type(-1), dtype.type(0))
     u = np.maximum(low, _unit(keys, (), dtype) * (dtype.type(1) - low) + low)
-    return dtype.type(np.sqrt(2)) * erfinv_p.impl(u)
+    return dtype.type(np.sqrt(2)) * contracted_erfinv_p.impl(u)
 
 
 # -------------------------------------------------------------------------------------- gamma

@@ -16,7 +16,7 @@ import numpy as np
 
 from stax.dtypes import is_half
 from stax.errors import StaxError
-from stax.loops import library
+from stax.loops import contracted, library
 from stax.loops.ops import ops
 from stax.primitives.elementwise import add, clamp, guarded_mul, mul, neg, square
 from stax.primitives.families import Function, literal, unary
@@ -120,6 +120,20 @@ erfinv_p, erfinv = unary(
     lambda t, out, x: guarded_mul(t, times(exp(square(out)), 1 / _TWO_OVER_ROOT_PI)),
     accepts="f",
     weight=30.0,
+)
+contracted_erf_p, contracted_erf = unary(
+    "contracted_erf",
+    contracted.in_precision(contracted.erf_single, special_function("erf", math.erf)),
+    lambda t, out, x: mul(t, _gauss(x, _TWO_OVER_ROOT_PI)),
+    accepts="f",
+    weight=20.0,
+)
+contracted_erfinv_p, contracted_erfinv = unary(
+    "contracted_erfinv",
+    contracted.in_precision(contracted.erfinv_single, special_function("erfinv", _erfinv)),
+    lambda t, out, x: guarded_mul(t, times(exp(square(out)), 1 / _TWO_OVER_ROOT_PI)),
+    accepts="f",
+    weight=20.0,
 )
 lgamma_p, lgamma = unary(
     "lgamma",

@@ -16,6 +16,7 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.dtypes import finfo, is_complex
+from stax.loops import contracted
 from stax.loops.ops import ops
 from stax.primitives.elementwise import (
     abs_,
@@ -152,6 +153,21 @@ log10_p, log10 = unary(
 )
 log1p_p, log1p = unary(
     "log1p", np.log1p, lambda t, out, x: guarded_div(t, add(x, one(x))), weight=12.0
+)
+# Those of random numbers: see `contracted`.
+contracted_log_p, contracted_log = unary(
+    "contracted_log",
+    contracted.log,
+    lambda t, out, x: guarded_div(t, x),
+    accepts="f",
+    weight=10.0,
+)
+contracted_log1p_p, contracted_log1p = unary(
+    "contracted_log1p",
+    contracted.log1p,
+    lambda t, out, x: guarded_div(t, add(x, one(x))),
+    accepts="f",
+    weight=12.0,
 )
 
 

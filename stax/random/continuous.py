@@ -17,7 +17,15 @@ from stax.core.aval import aval_of
 from stax.errors import ShapeError
 from stax.primitives import elementwise as el
 from stax.primitives.families import literal
-from stax.primitives.transcendental import exp, log, log1p, power, sqrt, tan, times
+from stax.primitives.transcendental import (
+    contracted_log,
+    contracted_log1p,
+    exp,
+    power,
+    sqrt,
+    tan,
+    times,
+)
 from stax.primitives.views import broadcast, reduce_sum, reshape
 from stax.random.gammas import gamma
 from stax.random.keys import as_shape, check_key, split
@@ -56,21 +64,21 @@ def _above(key: Any, shape: tuple[int, ...], dtype: Any, low: Any) -> Any:
 def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Exponential numbers of mean 1."""
     key, shape, dtype = _start("exponential", key, shape, dtype)
-    return el.neg(log1p(el.neg(unit(key, shape, dtype))))
+    return el.neg(contracted_log1p(el.neg(unit(key, shape, dtype))))
 
 
 def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Standard Laplace numbers."""
     key, shape, dtype = _start("laplace", key, shape, dtype)
     u = _above(key, shape, dtype, -1 + float(float_info(dtype).epsneg))
-    return el.mul(el.sign(u), log1p(el.neg(el.abs_(u))))
+    return el.mul(el.sign(u), contracted_log1p(el.neg(el.abs_(u))))
 
 
 def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Standard logistic numbers."""
     key, shape, dtype = _start("logistic", key, shape, dtype)
     u = _above(key, shape, dtype, float_info(dtype).tiny)
-    return el.sub(log(u), log1p(el.neg(u)))
+    return el.sub(contracted_log(u), contracted_log1p(el.neg(u)))
 
 
 def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -89,7 +97,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Rayleigh numbers."""
     key, shape, dtype, scale = _start("rayleigh", key, shape, dtype, scale)
-    return el.mul(scale, sqrt(times(log(unit(key, shape, dtype)), -2)))
+    return el.mul(scale, sqrt(times(contracted_log(unit(key, shape, dtype)), -2)))
 
 
 def weibull_min(
@@ -99,7 +107,7 @@ def weibull_min(
     key, shape, dtype, scale, k = _start(
         "weibull_min", key, shape or None, dtype, scale, concentration
     )
-    e = el.neg(log1p(el.neg(unit(key, shape, dtype))))
+    e = el.neg(contracted_log1p(el.neg(unit(key, shape, dtype))))
     return el.mul(power(e, el.div(literal(1, k), k)), scale)
 
 

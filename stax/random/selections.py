@@ -27,7 +27,7 @@ from stax.primitives.indexing import gather
 from stax.primitives.reductions import argmax
 from stax.primitives.shapes import iota, slice_axis
 from stax.primitives.sorting import sort
-from stax.primitives.transcendental import log, log1p
+from stax.primitives.transcendental import contracted_log, contracted_log1p
 from stax.primitives.views import move_axis, reshape, transpose
 from stax.random.keys import as_shape, check_key, split
 from stax.random.sums import running_sum
@@ -54,12 +54,12 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     tiny = dtype.type(info.tiny)
     if mode != "high":
         u = stretched(unit(key, shape, dtype), tiny, np.ones((), dtype)[()], exact=True)
-        return el.neg(log(el.neg(log(u))))
+        return el.neg(contracted_log(el.neg(contracted_log(u))))
     pair = unit(key, (2, *shape), dtype)
     high, low = (reshape(slice_axis(pair, 0, k, k + 1), shape) for k in (0, 1))
     fine = el.add(el.add(high, el.mul(low, literal(2.0 ** -int(info.nmant), low))), tiny)
     x = el.select(el.ge(high, literal(0.5, high)), high, fine)
-    return el.neg(log(el.neg(log1p(el.neg(x)))))
+    return el.neg(contracted_log(el.neg(contracted_log1p(el.neg(x)))))
 
 
 def _rounds(size: int) -> int:
@@ -171,7 +171,7 @@ def _weighted(
         last = reshape(slice_axis(total, 0, count - 1, count), ())
         u = unit(key, shape, p.dtype)
         return searchsorted(total, el.mul(last, el.sub(literal(1, u), u)))
-    score = el.add(gumbel(key, (count,), p.dtype, mode), log(p))
+    score = el.add(gumbel(key, (count,), p.dtype, mode), contracted_log(p))
     return slice_axis(_descending(score, 0), 0, 0, draws)
 
 

@@ -6,6 +6,7 @@ the subset of names and arguments that both have.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,36 @@ Draw = Callable[[Any, Callable[[int], Any]], Any]
 P = np.array([0.1, 0.2, 0.3, 0.4])
 LOGITS = np.arange(12.0).reshape(3, 4) / 4
 TABLE = np.arange(24).reshape(4, 6)
+
+
+def digest(draw: Callable[[Any], Any]) -> Draw:
+    """The hash of 10,000 draws for each of 20 keys."""
+
+    def hashed(r: Any, k: Callable[[int], Any]) -> Any:
+        function = draw(r)
+        bits = b"".join(np.asarray(function(k(seed))).tobytes() for seed in range(20))
+        return np.frombuffer(hashlib.sha256(bits).digest(), np.uint8)
+
+    return hashed
+
+
+# Of float32, 10,000 numbers for a key; equal bit for bit, by their hashes.
+SINGLE: dict[str, Callable[[Any], Any]] = {
+    "normal": lambda r: lambda k: r.normal(k, (10_000,), "float32"),
+    "normal complex": lambda r: lambda k: r.normal(k, (5000,), "complex64"),
+    "truncated_normal": lambda r: (
+        lambda k: r.truncated_normal(k, np.float32(-1), np.float32(2), (10_000,), "float32")
+    ),
+    "exponential": lambda r: lambda k: r.exponential(k, (10_000,), "float32"),
+    "gumbel": lambda r: lambda k: r.gumbel(k, (10_000,), "float32"),
+    "gumbel high": lambda r: lambda k: r.gumbel(k, (10_000,), "float32", "high"),
+    "laplace": lambda r: lambda k: r.laplace(k, (10_000,), "float32"),
+    "logistic": lambda r: lambda k: r.logistic(k, (10_000,), "float32"),
+    "rayleigh": lambda r: lambda k: r.rayleigh(k, np.float32(1.5), (10_000,), "float32"),
+    "triangular": lambda r: (
+        lambda k: r.triangular(k, *np.float32([0, 0.3, 1]), (10_000,), "float32")
+    ),
+}
 
 # Equal bit for bit.
 EXACT: dict[str, Draw] = {
@@ -92,12 +123,17 @@ EXACT: dict[str, Draw] = {
         k(9), 300, (400,), p=np.float32(np.arange(300) / 44850)
     ),
     "geometric": lambda r, k: r.geometric(k(12), 0.2, (20,)),
+    "normal f32": lambda r, k: r.normal(k(6), (50,), "float32"),
+    "normal f16": lambda r, k: r.normal(k(6), (500,), "float16"),
+    "multivariate_normal f32": lambda r, k: r.multivariate_normal(
+        k(13), np.zeros(2, "f4"), np.eye(2, dtype="f4"), (50,)
+    ),
+    "categorical f32": lambda r, k: r.categorical(k(11), np.float32(LOGITS), shape=(99, 3)),
 }
 
 # Equal but for the rounding of the functions they are made of.
 CLOSE: dict[str, Draw] = {
     "normal": lambda r, k: r.normal(k(6), (50,)),
-    "normal f32": lambda r, k: r.normal(k(6), (50,), "float32"),
     "normal complex": lambda r, k: r.normal(k(6), (10,), "complex128"),
     "truncated_normal": lambda r, k: r.truncated_normal(k(7), -1.0, 2.0, (50,)),
     "gumbel": lambda r, k: r.gumbel(k(10), (20,)),

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stax import random
+from stax import jit, random
 from stax.primitives.random import hashed_words
-from tests.random.draws import CLOSE, EXACT
+from tests.random.draws import CLOSE, EXACT, SINGLE, digest
 
 NUMBERS: Any = np.load(Path(__file__).with_name("numbers.npz"))
 
@@ -21,6 +21,14 @@ def test_equal_bit_for_bit(name: str) -> None:
     assert got.shape == want.shape
     assert got.dtype == want.dtype
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_single_precision_is_equal_bit_for_bit(name: str) -> None:
+    want = NUMBERS[f"{name}, many"]
+    draw = SINGLE[name]
+    np.testing.assert_array_equal(digest(draw)(random, random.PRNGKey), want)
+    np.testing.assert_array_equal(digest(lambda r: jit(draw(r)))(random, random.PRNGKey), want)
 
 
 @pytest.mark.parametrize("name", CLOSE)

@@ -11,6 +11,8 @@ import stax
 from stax.backends.triton import epilogue, serial, templates
 from stax.dtypes import bfloat16
 from stax.loops import contract
+from stax.primitives.special import contracted_erf, contracted_erfinv
+from stax.primitives.transcendental import contracted_log, contracted_log1p
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((37, 100)).astype(np.float32)
@@ -358,3 +360,19 @@ def test_every_type_becomes_every_other():
     for kind in kinds:
         own = numbers.astype(np.dtype(bfloat16 if kind == "bfloat16" else kind))
         check(lambda x: [x.astype(bfloat16 if k == "bfloat16" else k) for k in kinds], own)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [contracted_log, contracted_log1p, contracted_erf, contracted_erfinv],
+    ids=lambda f: f.__name__,
+)
+def test_functions_of_random_numbers_give_the_same_bits(function):
+    special = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, np.inf, -np.inf, np.nan, 1e-45]
+    even = RNG.uniform(-1, 1, 3000).astype(np.float32)
+    patterns = RNG.integers(0, 2**32, 3000, dtype=np.uint32).view(np.float32)
+    x = np.concatenate([np.float32(special), even, even / 2**12, 1 - even / 2**18, patterns])
+    found = np.asarray(stax.jit(function, backend="triton")(x))
+    np.testing.assert_array_equal(found, function(x))
+    wide = even.astype(np.float64)
+    check(function, wide, rtol=1e-12, atol=1e-12)

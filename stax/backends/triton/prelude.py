@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from stax.backends.triton import contracted
+
 HEADER = """\
 import triton
 import triton.language as tl
@@ -179,6 +181,7 @@ FUNCTIONS: dict[str, str] = {
     y = tl.where(v == 0, libdevice.copysign(v * 0 + float("inf"), -v), y)
     return y.to(x.dtype)
 """,
+    **contracted.FUNCTIONS,
 }
 
 _BINARY = {
