@@ -15,7 +15,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.core.trace import Tracer
-from stax.dtypes import DType, is_complex, is_float, is_half, is_inexact, is_integer
+from stax.dtypes import FLOAT32, DType, is_complex, is_float, is_half, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
 from stax.numpy.promotion import asarray_dtype
 from stax.primitives import elementwise as el
@@ -256,8 +256,9 @@ def nth_key(keys: Any, k: int) -> Any:
 def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Standard normal numbers; complex ones have unit variance in all.
 
-    Those of float32 are JAX's to the last bit, as its compiler computes them on CPUs that have
-    fused multiply-add instructions (this function needs none); those of float64 to rounding.
+    Those of float32 and half types are JAX's to the last bit, as its compiler computes them on
+    CPUs that have fused multiply-add instructions (this function needs none); those of float64 to
+    rounding.
     """
     dtype = draw_dtype("normal", dtype, np.float64, "fc")
     key, shape = check_key(key, "normal"), as_shape(shape)
@@ -274,7 +275,16 @@ def real_normal(key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     one = np.ones((), dtype)
     low = np.nextafter(-one, np.zeros((), dtype))[()]
     u = stretched(unit(key, shape, dtype), low, one[()], exact=True)
-    return times(contracted_erfinv(u), math.sqrt(2))
+    return _rounded_times(contracted_erfinv(u), math.sqrt(2))
+
+
+def _rounded_times(x: Any, factor: float) -> Any:
+    """The product of `x`, rounded to its dtype also where loops would compute it in float32."""
+    dtype = aval_of(x).dtype
+    if not is_half(dtype):
+        return times(x, factor)
+    wide = times(convert(x, FLOAT32), float(dtype.type(factor)))
+    return convert(wide, dtype)
 
 
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
@@ -286,7 +296,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     root = math.sqrt(0.5)
     ends = (contracted_erf(times(v, root)) for v in (low, high))
     u = stretched(unit(key, shape, dtype), *ends)
-    out = times(contracted_erfinv(u), math.sqrt(2))
+    out = _rounded_times(contracted_erfinv(u), math.sqrt(2))
     inside = el.nextafter(stop_gradient(low), literal(math.inf, low))
     below = el.nextafter(stop_gradient(high), literal(-math.inf, high))
     return el.clamp(broadcast(inside, shape), out, broadcast(below, shape))
