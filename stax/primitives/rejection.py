@@ -81,10 +81,11 @@ def _gamma_draws(keys: Any, a: Any, log_space: bool) -> Any:
     A parameter below 1 is raised by 1, and the draw multiplied by a power of a uniform number.
     """
     dtype = a.dtype
-    c_ = dtype.type
+    c_, fma, log_of = dtype.type, contracted.fma, contracted.log
     boosted = a < 1
     d = np.where(boosted, a + c_(1), a) - c_(1 / 3)
-    c = c_(1 / 3) / np.sqrt(d)
+    # Roots and powers rounded once: XLA's differ from them least.
+    c = c_(1 / 3) * (1 / np.sqrt(d.astype(F64))).astype(dtype)
     keys, extra = _children(keys, 2)
     cube = np.full(a.shape, np.nan, dtype)
     waiting = np.flatnonzero(np.isfinite(c))
@@ -97,19 +98,20 @@ def _gamma_draws(keys: Any, a: Any, log_space: bool) -> Any:
             rest, child = _children(normal_keys[again], 2)
             normal_keys[again] = rest
             x[again] = _normal(child, dtype)
-            v[again] = c_(1) + x[again] * c[waiting[again]]
+            v[again] = fma(x[again], c[waiting[again]], c_(1))
             again = again[v[again] <= 0]
         square, v3, u = x * x, v * v * v, _unit(unit_keys, (), dtype)
-        bound = square * c_(0.5) + d[waiting] * ((c_(1) - v3) + np.log(v3))
-        refused = (u >= c_(1) - c_(0.0331) * (square * square)) & (np.log(u) >= bound)
+        bound = fma(square, c_(0.5), d[waiting] * ((c_(1) - v3) + log_of(v3)))
+        refused = (u >= fma(square * square, c_(-0.0331), c_(1))) & (log_of(u) >= bound)
         cube[waiting[~refused]] = v3[~refused]
         waiting, keys = waiting[refused], keys[refused]
     u = _unit(extra, (), dtype)
     if log_space:
-        log_u = np.log1p(-u)
+        log_u = contracted.log1p(-u)
         power = np.where(boosted & (log_u != 0), log_u * (c_(1) / a), c_(0))
-        return np.log(d) + np.log(cube) + power
-    return d * cube * np.where(boosted, (c_(1) - u) ** (c_(1) / a), c_(1))
+        return log_of(d) + log_of(cube) + power
+    power = ((c_(1) - u).astype(F64) ** (c_(1) / a)).astype(dtype)
+    return d * cube * np.where(boosted, power, c_(1))
 
 
 def _gamma_impl(keys: Any, a: Any, *, log_space: bool) -> Any:

@@ -129,6 +129,9 @@ EXACT: dict[str, Draw] = {
     "multivariate_normal f32": lambda r, k: r.multivariate_normal(
         k(13), np.zeros(2, "f4"), np.eye(2, dtype="f4"), (50,)
     ),
+    "gamma f32": lambda r, k: r.gamma(k(14), 2.0, (50,), "float32"),
+    "gamma f32 many": lambda r, k: r.gamma(k(14), np.float32([1, 2, 4]), (500, 3), "float32"),
+    "loggamma f32": lambda r, k: r.loggamma(k(14), np.float32(0.3), (500,), "float32"),
     "categorical f32": lambda r, k: r.categorical(k(11), np.float32(LOGITS), shape=(99, 3)),
 }
 
@@ -159,7 +162,6 @@ CLOSE: dict[str, Draw] = {
     "orthogonal": lambda r, k: r.orthogonal(k(13), 3),
     "orthogonal wide": lambda r, k: r.orthogonal(k(13), 2, (2,), m=3),
     "gamma": lambda r, k: r.gamma(k(14), np.array([0.1, 0.5, 1.0, 3.0, 50.0]), (40, 5)),
-    "gamma f32": lambda r, k: r.gamma(k(14), 2.0, (50,), "float32"),
     "loggamma": lambda r, k: r.loggamma(k(14), 0.05, (50,)),
     "beta": lambda r, k: r.beta(k(15), 0.5, 2.0, (20,)),
     "dirichlet": lambda r, k: r.dirichlet(k(15), np.array([0.5, 1.0, 2.0]), (6,)),
