@@ -23,6 +23,7 @@ LEVELS: Final = 24  # limits a plan is looked for
 JUDGED: Final = 5  # changes judged by the model before one is chosen
 KEPT: Final = 8  # values of which one is kept where no drop is of use
 MOST: Final = 24  # the same, where none of them is of use
+GROUPS: Final = 2  # sizes up to which values are small
 STARTS: Final = 6  # plans from which less memory than the least is looked for
 PAIRED: Final = 6  # values of which two are dropped at once where one is not enough
 
@@ -52,6 +53,8 @@ class Moves:
         self.var = {number[v]: v for v in free if number[v] in model.producer}
         self.fixed = {number[v] for v in fixed if v in number}.union(model.kept_anyway)
         self.allowed = frozenset(self.var.values()).union(fixed)
+        sizes = sorted({model.sizes[k] for k in self.var})[:GROUPS]
+        self.small = frozenset(v for k, v in self.var.items() if model.sizes[k] <= sizes[-1])
         self.runs: dict[Kept, Run] = {}
         self.results: dict[int, list[int]] = {k: [] for k in model.producer}
         for step in model.forward:
@@ -71,6 +74,9 @@ class Moves:
             plan = self.at(high - (high - low) * k // LEVELS, plan)
         self.stop = total // 12
         self._lower()
+        self.stop = total // 16
+        self._fill()
+        self._smaller()
         self.stop = 0
         self._fill()
 
@@ -86,17 +92,36 @@ class Moves:
                 return
             self.exchange(self.polish(lower, lower.peak), lower.peak)
 
+    def _smaller(self) -> None:
+        """Drop each large value of the plans of least memory for all small ones together.
+
+        One result of a softmax or of a normalisation alone does not spare what it comes from; the
+        lifetimes of the plan at hand do not show what all of them would.
+        """
+        stop = self.stop - self.stop // 2
+        for plan in self._front():
+            for var in sorted(
+                plan.kept & self.allowed - self.small, key=self.model.number.__getitem__
+            ):
+                if self.tries <= stop:
+                    return
+                self.run(plan.kept - {var} | self.small)
+
+    def _front(self) -> list[Plan]:
+        """Plans that no other beats, from the least memory to the most."""
+        front: list[Plan] = []
+        for plan in sorted(self.found.values(), key=lambda p: (p.peak, p.work)):
+            if not front or plan.work < front[-1].work:
+                front.append(plan)
+        return front
+
     def _fill(self) -> None:
         """Look for plans between two that are far apart, the farthest first."""
         tried: set[tuple[int, int]] = set()
         while self.tries > self.stop:
-            front: list[Plan] = []
-            for plan in sorted(self.found.values(), key=lambda p: (p.peak, p.work)):
-                if not front or plan.work < front[-1].work:
-                    front.append(plan)
             gaps = [
                 ((low.work - high.work) * (high.peak - low.peak), high, low)
-                for low, high in pairwise(front)
+                for low, high in pairwise(self._front())
                 if (low.peak, high.peak) not in tried
             ]
             if not gaps:
@@ -213,6 +238,8 @@ class Moves:
                     yield kept.difference(replaced) | {self.var[k]}
         for k in again[:KEPT]:
             yield kept | {self.var[k]}
+        for _, _, gone in ranked[:PAIRED]:
+            yield kept - gone | self.small
         for one, other in combinations([gone for _, _, gone in ranked[:PAIRED]], 2):
             yield kept - one - other
 
