@@ -100,6 +100,15 @@ def triangular_solve(
     return _TRIANGULAR(ctx, a, b, transposed=transposed, conjugated=conjugated, **flags)
 
 
+_SCHUR = matrix_routine("schur", wide=False)
+
+
+def schur(ctx: Lowering, a: TensorNode, *, complex_form: bool) -> Any:
+    """Schur forms; the complex form of real matrices is that of their complex copies."""
+    assert ctx.eqn is not None
+    return _SCHUR(ctx, cast(a, ctx.eqn.outputs[0].dtype) if complex_form else a)
+
+
 _PINV = matrix_routine("pinv")
 
 

@@ -15,6 +15,8 @@ from stax.core.aval import Aval
 from stax.core.primitive import NOT_DIFFERENTIABLE, Linear, Zero
 from stax.core.trace import bind, bind1
 from stax.errors import ShapeError
+from stax.loops import library
+from stax.loops.library import matrix_routine
 from stax.primitives import elementwise as el
 from stax.primitives.linalg_algebra import (
     check_stack,
@@ -82,6 +84,7 @@ sylvester_p = matrix_row(
     impl=_sylvester_impl,
     jvp=_sylvester_jvp,
     transpose=_sylvester_transpose,
+    lower=matrix_routine("solve_sylvester", wide=False),
 )
 
 
@@ -94,6 +97,8 @@ def _sqrtm_impl(a: Any) -> Any:
     root = scipy_linalg("sqrtm").sqrtm
 
     def one(matrix: Any) -> Any:
+        if not np.isfinite(matrix).all():
+            return np.full_like(matrix, np.nan * (1 + 1j) if matrix.dtype.kind == "c" else np.nan)
         found = np.asarray(root(matrix))
         if found.dtype.kind == "c" and matrix.dtype.kind != "c":
             if np.any(np.abs(found.imag) > 1e-7 * max(1.0, float(np.max(np.abs(found))))):
@@ -111,6 +116,7 @@ sqrtm_p = matrix_row(
     abstract_eval=square_aval("sqrtm"),
     impl=_sqrtm_impl,
     jvp=lambda primals, out, tangents: solve_sylvester(out, out, tangents[0]),
+    lower=matrix_routine("sqrtm"),
 )
 
 
@@ -140,6 +146,7 @@ schur_p = matrix_row(
     abstract_eval=_schur_aval,
     impl=_schur_impl,
     jvp=NOT_DIFFERENTIABLE,
+    lower=library.schur,
     multi=True,
 )
 
@@ -156,7 +163,12 @@ def _hessenberg_aval(a: Aval) -> tuple[Aval, Aval]:
 
 def _hessenberg_impl(a: Any) -> tuple[Any, Any]:
     form = scipy_linalg("hessenberg").hessenberg
-    pair: tuple[Any, Any] = per_matrix(lambda x: tuple(form(x, calc_q=True)), a)
+
+    def one(x: Any) -> tuple[Any, Any]:
+        h, q = form(x, calc_q=True)
+        return h, q.astype(x.dtype, copy=False)  # of two rows SciPy gives q in float64
+
+    pair: tuple[Any, Any] = per_matrix(one, a)
     return pair
 
 
@@ -165,6 +177,7 @@ hessenberg_p = matrix_row(
     abstract_eval=_hessenberg_aval,
     impl=_hessenberg_impl,
     jvp=NOT_DIFFERENTIABLE,
+    lower=matrix_routine("hessenberg", wide=False),
     multi=True,
 )
 
@@ -191,7 +204,13 @@ def _banded_aval(bands: Aval, b: Aval, *, lower: int, upper: int) -> Aval:
 
 def _banded_impl(bands: Any, b: Any, *, lower: int, upper: int) -> Any:
     solver = scipy_linalg("solve_banded").solve_banded
-    return per_matrix(lambda m, x: np.asarray(solver((lower, upper), m, x), x.dtype), bands, b)
+
+    def one(m: Any, x: Any) -> Any:
+        if m.shape[-1] == 1:  # SciPy takes row 1 for the diagonal
+            return x / m[upper]
+        return np.asarray(solver((lower, upper), m, x, check_finite=False), x.dtype)
+
+    return per_matrix(one, bands, b)
 
 
 def banded_product(bands: Any, x: Any, lower: int, upper: int) -> Any:
@@ -244,6 +263,7 @@ banded_p = matrix_row(
     impl=_banded_impl,
     jvp=_banded_jvp,
     transpose=_banded_transpose,
+    lower=matrix_routine("solve_banded", "lower", "upper", wide=False),
     cost=lambda in_avals, out_avals, params: 8 * in_avals[0].size,
 )
 

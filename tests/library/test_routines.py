@@ -16,6 +16,7 @@ import scipy.special
 import stax
 import stax.lax as lax
 import stax.numpy as snp
+import stax.scipy.linalg as la
 import stax.scipy.special as special
 
 RNG = np.random.default_rng(3)
@@ -154,6 +155,21 @@ def triangular(a: Any, b: Any) -> Any:
     return out
 
 
+def per_stack(f: Callable[[Any], Any], a: Any) -> Any:
+    """A function of one matrix on a stack."""
+    for _ in a.shape[:-2]:
+        f = stax.vmap(f)
+    return f(a)
+
+
+def diagonals(a: Any, lower: int, upper: int) -> Any:
+    """Rows of numbers, that of the main diagonal large."""
+    n = a.shape[-1]
+    rows = [snp.roll(a[..., 0, :], k, -1) / (4 * n) for k in range(lower + upper + 1)]
+    rows[upper] = rows[upper] + 2
+    return snp.stack(rows, -2)
+
+
 MATRIX: dict[str, Callable[..., Any]] = {
     "cholesky": lambda a, s, b, w: snp.linalg.cholesky(s),
     "solve": lambda a, s, b, w: snp.linalg.solve(a, b),
@@ -181,6 +197,22 @@ MATRIX: dict[str, Callable[..., Any]] = {
     # Without tracing the dtype of what is real follows NumPy's, which looks at the values.
     "eig": lambda a, s, b, w: [[v + 0j for v in snp.linalg.eig(m)] for m in (a, s)],
     "eigvals": lambda a, s, b, w: snp.linalg.eigvals(a) + 0j,
+    "schur": lambda a, s, b, w: [la.schur(a), la.schur(a, output="complex")],
+    "hessenberg": lambda a, s, b, w: per_stack(lambda m: la.hessenberg(m, calc_q=True), a),
+    "sqrtm": lambda a, s, b, w: la.sqrtm(s),
+    "solve_sylvester": lambda a, s, b, w: la.solve_sylvester(s, s[..., ::-1, ::-1] + 0, a),
+    "solve_banded": lambda a, s, b, w: [
+        la.solve_banded((low, high), diagonals(s, low, high), x)
+        for low, high in ((0, 0), (1, 1), (1, 0), (0, 2), (2, 1), (3, 3))
+        for x in (b, s)
+    ],
+    "gradient of sqrtm": lambda a, s, b, w: stax.grad(lambda m: la.sqrtm(m).real.sum())(s),
+    "gradient of solve_sylvester": lambda a, s, b, w: stax.grad(
+        lambda x, y, z: la.solve_sylvester(x, y, z).real.sum(), (0, 1, 2)
+    )(s, s, a),
+    "gradient of solve_banded": lambda a, s, b, w: stax.grad(
+        lambda m, x: la.solve_banded((2, 1), m, x).real.sum(), (0, 1)
+    )(diagonals(s, 2, 1), b),
     "gradient of det": lambda a, s, b, w: stax.grad(lambda m: snp.linalg.det(m).real.sum())(a),
     "gradient of pinv": lambda a, s, b, w: stax.grad(lambda m: snp.linalg.pinv(m).real.sum())(w),
     "gradient of eigvals": lambda a, s, b, w: stax.grad(
@@ -234,6 +266,7 @@ def test_a_stack_is_the_same_whatever_its_order_and_layout() -> None:
     np.testing.assert_allclose(f(a), np.linalg.cholesky(a)[::-1], rtol=1e-12)
 
 
+INFINITE = "(?i:infs or NaNs)"
 REFUSED: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "cholesky": (snp.linalg.cholesky, -np.eye(3), "not positive definite"),
     "inv": (snp.linalg.inv, np.zeros((2, 2)), "Singular matrix"),
@@ -241,15 +274,20 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
     "svd": (lambda a: tuple(snp.linalg.svd(a)), np.full((3, 3), np.nan), "did not converge"),
     "eig": (lambda a: tuple(snp.linalg.eig(a)), np.full((3, 3), np.nan), "infs or NaNs"),
     "eigvalsh": (snp.linalg.eigvalsh, np.full((3, 3), np.nan), "did not converge"),
+    "schur": (la.schur, np.full((3, 3), np.nan), INFINITE),
+    "hessenberg": (lambda a: la.hessenberg(a, calc_q=True), np.full((3, 3), np.nan), INFINITE),
+    "solve_sylvester": (lambda a: la.solve_sylvester(a, a, a), np.full((2, 2), np.inf), INFINITE),
+    "solve_banded": (lambda a: la.solve_banded((1, 1), a, a), np.zeros((3, 3)), "(?i:singular)"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_matrices_that_lapack_refuses_raise_numpys_error_with_the_line(name: str) -> None:
     f, a, message = REFUSED[name]
-    with pytest.raises(np.linalg.LinAlgError, match=message):
+    # NumPy raises its LinAlgError, SciPy for infinities the ValueError that it is a case of.
+    with pytest.raises(ValueError, match=message):
         f(a)
-    with pytest.raises(np.linalg.LinAlgError, match=rf"(?s){message}.*{name}.*test_routines"):
+    with pytest.raises(np.linalg.LinAlgError, match=rf"(?s:{message}.*{name}.*test_routines)"):
         stax.jit(f, strict=True)(a)
     with pytest.raises(np.linalg.LinAlgError, match=message):
         stax.jit(lambda m: lax.scan(lambda c, _: (c, f(c)), m, None, length=2), strict=True)(a)
@@ -272,6 +310,28 @@ def test_singular_matrices_without_an_error_follow_numpy() -> None:
     with np.errstate(all="ignore"):
         args = np.zeros((2, 2)), np.array([[1.0], [0.0]])
         np.testing.assert_array_equal(stax.jit(half, strict=True)(*args), half(*args))
+
+
+@pytest.mark.filterwarnings("ignore:Matrix is singular")
+def test_square_roots_that_do_not_exist() -> None:
+    for f in (la.sqrtm, stax.jit(la.sqrtm, strict=True)):
+        with pytest.raises(np.linalg.LinAlgError, match="no real square root"):
+            f(np.diag([-1.0, 1.0]))
+        np.testing.assert_allclose(f(np.diag([-1.0, 1.0]) + 0j), np.diag([1j, 1]), atol=1e-12)
+        for bad in (np.nan, np.inf):
+            assert np.isnan(f(np.array([[bad, 1.0], [1.0, 2.0]]))).all()
+            assert np.isnan(f(np.array([[bad, 1.0], [1.0, 2.0]]) + 0j)).all()
+        np.testing.assert_array_equal(f(np.zeros((2, 2))), np.zeros((2, 2)))
+
+
+def test_banded_systems_carry_nan_and_have_one_row() -> None:
+    for low, high in ((0, 2), (1, 1), (2, 0)):
+        f = lambda m, x, w=(low, high): la.solve_banded(w, m, x)
+        for g in (f, stax.jit(f, strict=True)):
+            assert np.isnan(g(np.full((3, 4), np.nan), np.ones(4))).any()
+            bands = np.zeros((3, 1))
+            bands[high] = 4
+            np.testing.assert_array_equal(g(bands, np.ones(1)), [0.25])
 
 
 # ------------------------------------------------------------------------------------- SciPy

@@ -60,8 +60,7 @@ static int32_t stax_each(const int64_t *s, int32_t threads, void *const *p, stax
 }
 """
 
-# What SciPy computes in the type of the matrices.
-_TYPED = """\
+_TURN = """\
 /* to[j, i] = from[i, j] of a row-major m by n matrix; the rows of `to` are `ld` apart. */
 static void stax_turn_@t(const @ct *restrict from, int64_t m, int64_t n, int64_t step,
         @ct *restrict to, int64_t ld) {
@@ -72,6 +71,10 @@ static void stax_turn_@t(const @ct *restrict from, int64_t m, int64_t n, int64_t
                 for (int64_t i = i0; i < i1; i++) to[j * ld + i] = from[i * step + j];
         }
 }
+"""
+
+# What SciPy computes in the type of the matrices.
+_TYPED = """\
 typedef void (*stax_getrf_@t)(const stax_int *, const stax_int *, @ct *, const stax_int *,
     stax_int *, stax_int *);
 typedef void (*stax_trsm_@t)(const char *, const char *, const char *, const char *,
@@ -510,9 +513,14 @@ def header(slots: Sequence[str], bits: int) -> str:
     return f"enum {{ {', '.join(slots)} }};\n" + _HEADER.replace("@integer", f"int{bits}_t")
 
 
+def turning(tag: str, ct: str) -> str:
+    """`stax_turn_<tag>`, which transposes a matrix."""
+    return spelled(_TURN, tag, ct)
+
+
 def typed(tag: str, ct: str) -> str:
     """The routines that compute in the type of the matrices, for one type."""
-    return _spelled(_TYPED, tag, ct)
+    return turning(tag, ct) + spelled(_TYPED, tag, ct)
 
 
 def double(tag: str, ct: str) -> str:
@@ -520,10 +528,11 @@ def double(tag: str, ct: str) -> str:
     is_real = tag == "f64"
     text = _DOUBLE.replace("@orthogonal", "orgqr" if is_real else "ungqr")
     text = text.replace("@symmetric", "syevd" if is_real else "heevd")
-    return (_REAL if is_real else _COMPLEX) + _spelled(text, tag, ct)
+    return (_REAL if is_real else _COMPLEX) + spelled(text, tag, ct)
 
 
-def _spelled(text: str, tag: str, ct: str) -> str:
+def spelled(text: str, tag: str, ct: str) -> str:
+    """A template for one type of elements."""
     return text.replace("@ct", ct).replace("@T", tag.upper()).replace("@t", tag)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.c import forks, fourier, lapack, lapack_complex, panels, sorting
+from stax.backends.c import forks, fourier, lapack, lapack_complex, lapack_forms, panels, sorting
 from stax.backends.c.convolution import convolutions, is_convolution, symbol
 from stax.backends.c.image import RoutineCall
 from stax.backends.c.support import COMPLEX_TAGS, GEMM_TAGS, support
@@ -32,6 +32,7 @@ from stax.loops.library import UFUNC
 
 PRODUCTS = tuple(f"product_{t}" for t in GEMM_TAGS)
 COMPLEX_PRODUCTS = tuple(f"product_{t}" for t in COMPLEX_TAGS)
+_LAPACKS: tuple[Any, ...] = (lapack, lapack_complex, lapack_forms)
 
 
 @functools.cache
@@ -39,10 +40,9 @@ def has_routine(name: str) -> bool:
     """Whether a program of this machine may call the routine."""
     if name.startswith(UFUNC):
         return _ufunc_loop(name) is not None
-    if name in lapack.ROUTINES:
-        return lapack.lapack_table() is not None
-    if name in lapack_complex.ROUTINES:
-        return lapack_complex.lapack_table() is not None
+    for module in _LAPACKS:
+        if name in module.ROUTINES:
+            return module.lapack_table() is not None
     if name in fourier.ROUTINES:
         return fourier.transforms(_loop_of) is not None
     return (
@@ -85,7 +85,7 @@ def address(name: str) -> int:
         found = _ufunc_loop(name)
         assert found is not None  # `has_routine`
         return ctypes.addressof(found)
-    for module in (lapack, lapack_complex):
+    for module in _LAPACKS:
         if name in module.ROUTINES:
             return _lapack_library(module).address(f"stax_{name}")
     if name in fourier.ROUTINES:
@@ -117,7 +117,7 @@ def _panels_library(tag: str) -> Library:
 
 @functools.cache
 def _lapack_library(module: Any) -> Library:
-    """The routines of `lapack` or `lapack_complex`."""
+    """The routines of one of `_LAPACKS`."""
     bits, entries = module.lapack_table()
     library = require_toolchain().load(PREAMBLE + module.lapack_source(bits), opt="-O2")
     table = (ctypes.c_void_p * len(entries))(*entries)
@@ -186,6 +186,7 @@ def _loop_of(ufunc: Any, types: str) -> tuple[int, int] | None:
 # ----------------------------------------------------------------------------------- the call
 
 _GENERAL = "Array must not contain infs or NaNs, and eigenvalues must converge"
+_NO_ROOT = "the matrix has no real square root; give it as complex: sqrtm(a + 0j)"
 FAILURES: dict[str, tuple[type[Exception], str]] = {
     "cholesky": (np.linalg.LinAlgError, "Matrix is not positive definite"),
     "solve": (np.linalg.LinAlgError, "Singular matrix"),
@@ -198,6 +199,11 @@ FAILURES: dict[str, tuple[type[Exception], str]] = {
     "svdvals": (np.linalg.LinAlgError, "SVD did not converge"),
     "pinv": (np.linalg.LinAlgError, "SVD did not converge"),
     "adjugate": (np.linalg.LinAlgError, "SVD did not converge"),
+    "schur": (np.linalg.LinAlgError, _GENERAL),
+    "hessenberg": (np.linalg.LinAlgError, "Array must not contain infs or NaNs"),
+    "solve_sylvester": (np.linalg.LinAlgError, _GENERAL),
+    "solve_banded": (np.linalg.LinAlgError, "Singular matrix"),
+    "sqrtm": (np.linalg.LinAlgError, _NO_ROOT),
     "permutation": (IndexError, "an exchange names a row that is not there"),
 }
 
