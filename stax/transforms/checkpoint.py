@@ -164,7 +164,9 @@ def checkpoint(
 ) -> Any:
     """`fun`, keeping only its inputs for the backward pass and recomputing the rest there.
 
-    Without `fun` it is a decorator: `@checkpoint(memory_budget=0.5)`.
+    Without `fun` it is a decorator: `@checkpoint(memory_budget=0.5)`. Checkpointed functions may
+    call others, which takes five frames of Python's stack a level: for more than 150 levels raise
+    its limit by `sys.setrecursionlimit`.
 
     Args:
       policy: says which results may be kept all the same; see `checkpoint_policies`.

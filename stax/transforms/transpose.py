@@ -4,8 +4,9 @@ Input: a graph, values for its nonlinear inputs, cotangents of its outputs.  Out
 its linear inputs.  The walk goes through the linear equations in reverse and calls their
 `transpose` rules.  Equations that do not depend on a linear input (derivative factors, the
 recomputation of a checkpointed function) are evaluated when the walk first needs them and dropped
-after their last use: recompute late, free early.  What is staged meanwhile by an enclosing trace
-is tagged backward.
+after their last use: recompute late, free early.  Effects among them (a print in the rule of a
+checkpointed call) happen as soon as what they show is known.  What is staged meanwhile by an
+enclosing trace is tagged backward.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from stax.core.trace import STATE, bind
 from stax.dtypes import float0
 from stax.errors import NonDifferentiableError
 from stax.primitives.elementwise import add
+from stax.transforms.simplify import acts
 
 
 class TransposePlan:
     """What the walk needs to know about a graph: which equations are linear, and who reads what.
 
-    `readers` counts, for each nonlinear value, the live equations that read it.
+    `readers` counts, for each nonlinear value, the live equations that read it.  `acting` are the
+    nonlinear equations with effects, each with the computed values that it waits for.
     """
 
-    __slots__ = ("linear", "producer", "readers", "live")
+    __slots__ = ("linear", "producer", "readers", "live", "acting")
 
     def __init__(self, graph: Graph, linear_inputs: Sequence[bool]) -> None:
         linear = {v for v, mark in zip(graph.inputs, linear_inputs, strict=True) if mark}
@@ -40,12 +43,17 @@ class TransposePlan:
             else:
                 for var in eqn.outputs:
                     producer[var] = k
+        acting = {
+            k: {a for a in eqn.inputs if isinstance(a, Var) and a in producer}
+            for k, eqn in enumerate(graph.eqns)
+            if acts(eqn) and not any(isinstance(a, Var) and a in linear for a in eqn.inputs)
+        }
         needed = {a for a in graph.outputs if isinstance(a, Var) and a in linear}
         readers: dict[Var, int] = {}
         live = [False] * len(graph.eqns)
         for k in range(len(graph.eqns) - 1, -1, -1):
             eqn = graph.eqns[k]
-            if not any(v in needed for v in eqn.outputs):
+            if k not in acting and not any(v in needed for v in eqn.outputs):
                 continue
             live[k] = True
             for atom in eqn.inputs:
@@ -57,6 +65,7 @@ class TransposePlan:
         self.producer = producer
         self.readers = readers
         self.live = live
+        self.acting = acting
 
 
 def transpose_plan(graph: Graph, linear_inputs: Sequence[bool]) -> TransposePlan:
@@ -71,7 +80,7 @@ def transpose_plan(graph: Graph, linear_inputs: Sequence[bool]) -> TransposePlan
 class _Values:
     """The nonlinear values of a backward pass, computed on demand and freed after the last use."""
 
-    __slots__ = ("graph", "plan", "env", "left", "done")
+    __slots__ = ("graph", "plan", "env", "left", "done", "waiting", "missing")
 
     def __init__(self, graph: Graph, plan: TransposePlan, env: dict[Var, Any]) -> None:
         self.graph = graph
@@ -79,17 +88,28 @@ class _Values:
         self.env = env
         self.left = dict(plan.readers)
         self.done = bytearray(len(graph.eqns))
+        self.waiting: dict[Var, list[int]] = {}  # the effects that wait for a value
+        self.missing = {k: len(values) for k, values in plan.acting.items()}
+        for k, values in plan.acting.items():
+            for var in values:
+                self.waiting.setdefault(var, []).append(k)
 
     def get(self, atom: Any) -> Any:
         if isinstance(atom, Literal):
             return atom.value
         if atom not in self.env:
-            self._compute(atom)
+            self._compute([self.plan.producer[atom]])
         return self.env[atom]
 
-    def _compute(self, target: Var) -> None:
+    def act(self, late: bool) -> None:
+        """Run the effects that wait for nothing or, at the end, all that have not happened."""
+        for k in self.plan.acting:
+            if late or not self.missing[k]:
+                self._compute([k])
+
+    def _compute(self, pending: list[int]) -> None:
+        """Run these equations, what they need before them and the effects that become possible."""
         eqns, producer, env = self.graph.eqns, self.plan.producer, self.env
-        pending = [producer[target]]
         while pending:
             k = pending[-1]
             eqn = eqns[k]
@@ -107,6 +127,10 @@ class _Values:
             for var, value in zip(eqn.outputs, bind(eqn.prim, *values, **eqn.params), strict=True):
                 if self.left.get(var):
                     env[var] = value
+                for effect in self.waiting.get(var, ()):
+                    self.missing[effect] -= 1
+                    if not self.missing[effect]:
+                        pending.append(effect)
             self.release(eqn)
 
     def release(self, eqn: Eqn) -> None:
@@ -151,6 +175,7 @@ def backward_pass(
     before = STATE.source, STATE.phase, STATE.region
     try:
         STATE.phase = BACKWARD
+        values.act(late=False)
         for out, ct in zip(graph.outputs, cotangents, strict=True):
             if isinstance(out, Var) and out in plan.linear and not isinstance(ct, Zero):
                 _accumulate(cts, out, ct)
@@ -176,6 +201,7 @@ def backward_pass(
                     if atom in plan.linear and atom.aval.dtype != float0:
                         _accumulate(cts, atom, ct)
             values.release(eqn)
+        values.act(late=True)
     finally:
         STATE.source, STATE.phase, STATE.region = before
     return [

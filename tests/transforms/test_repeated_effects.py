@@ -172,3 +172,35 @@ def test_the_prints_of_a_derivative_rule_happen_once_a_step():
         SEEN.clear()
         run(X)
         assert sorted(SEEN) == [0.0] * 9 + [1.0] * 9
+
+
+@pytest.mark.parametrize("act", [told, printed])
+def test_a_rule_acts_once_where_its_call_is_computed_again(act):
+    @stax.custom_jvp
+    def f(x):
+        return np.sin(x)
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (x,), (t,) = primals, tangents
+        act(x)
+        y = np.sin(x)
+        act(y)
+        return y, np.cos(x) * t
+
+    def summed(x):
+        return lax.scan(lambda c, v: (stax.checkpoint(f)(c) * v, None), 1.0, x)[0]
+
+    twice = stax.checkpoint(lambda x: f(f(x)))
+    nested = stax.checkpoint(lambda x: twice(x) * 1.0)
+    budget = stax.checkpoint(lambda x: f(f(x)), memory_budget=1.0)
+    shown = [0.5, np.sin(0.5), np.sin(0.5), np.sin(np.sin(0.5))]
+    for loop in (twice, nested, budget):
+        for run in (stax.grad(loop), stax.jit(stax.grad(loop)), stax.grad(stax.jit(loop))):
+            SEEN.clear()
+            np.testing.assert_allclose(run(0.5), np.cos(0.5) * np.cos(np.sin(0.5)))
+            np.testing.assert_allclose(SEEN, shown)
+    for run in (stax.grad(summed), stax.jit(stax.grad(summed))):
+        SEEN.clear()
+        run(X)
+        assert len(SEEN) == 2 * len(X)
