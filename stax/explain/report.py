@@ -25,6 +25,7 @@ from stax.schedule.fusion import CallStep
 from stax.transforms.arguments import check_callable
 from stax.transforms.budget import MemoryCurve
 from stax.transforms.jit import jit
+from stax.transforms.pictures import drawn
 
 Row = tuple[str, ...]
 
@@ -156,16 +157,21 @@ class Report:
         return found
 
     def plot(self, axes: Any = None) -> Any:
-        """The live bytes drawn with matplotlib, on `axes` or new ones; returns the axes."""
-        if axes is None:
-            from matplotlib import pyplot  # optional
+        """The live bytes drawn with matplotlib, on `axes`, new ones, or in the file of that path.
 
-            axes = pyplot.figure().subplots()
-        live = self.live_bytes()
-        axes.fill_between(range(len(live)), live, step="mid")
-        axes.set_xlabel("step")
-        axes.set_ylabel("bytes alive")
-        return axes
+        Returns the axes.
+
+        Raises:
+          ConfigurationError: `axes` is neither, or matplotlib is not installed.
+        """
+
+        def draw(axes: Any) -> None:
+            live = self.live_bytes()
+            axes.fill_between(range(len(live)), live, step="mid")
+            axes.set_xlabel("step")
+            axes.set_ylabel("bytes alive")
+
+        return drawn(axes, draw, "Report.plot")
 
     # --- the tables -----------------------------------------------------------------------------
 
@@ -275,7 +281,7 @@ def explain(fun: Callable[..., Any]) -> Callable[..., Report]:
     Returns:
       A function with the arguments of `fun` that gives a `Report`: its text says what is saved
       and why, the schedule, every buffer and its reason, the predicted peak; `.save_html(path)`
-      writes a page, `.measured` runs the program.
+      writes a page, `.plot(path)` draws the bytes alive, `.measured` runs the program.
 
     >>> import numpy as np
     >>> report = explain(lambda x: np.sin(x) * 2)(np.zeros(3))

@@ -19,21 +19,20 @@ from typing import Any, Final
 import numpy as np
 
 from stax.core.graph import Graph, Var
-from stax.core.primitive import Recompute
 from stax.errors import ConfigurationError, MemoryBudgetError
-from stax.transforms.effects import is_single
-from stax.transforms.maxflow import INFINITE, FlowNetwork
+from stax.transforms.maxflow import INFINITE
 from stax.transforms.partition import (
     Partition,
     PartitionOptions,
     Value,
     build_partition,
-    equation_cost,
-    network_edges,
     network_values,
     partition,
+    priced_cut,
+    work_again,
 )
 from stax.transforms.phases import Split
+from stax.transforms.pictures import drawn
 
 _UNITS: Final = {
     "": 1,
@@ -47,7 +46,6 @@ _UNITS: Final = {
     "tib": 2**40,
 }
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*\Z", re.IGNORECASE)
-_SCALE_BITS: Final = 20  # prices are whole numbers of 2**-20 bytes per operation
 _STEPS: Final = 48
 
 
@@ -153,21 +151,26 @@ class MemoryCurve:
         raise infeasible(name, self.least, limit)
 
     def plot(self, axes: Any = None) -> Any:
-        """The curve drawn with matplotlib, on `axes` or new ones; returns the axes."""
-        if axes is None:
-            from matplotlib import pyplot  # optional, and not needed to plan
+        """The curve drawn with matplotlib, on `axes`, new ones, or in the file of that path.
 
-            axes = pyplot.figure().subplots()
-        axes.plot(
-            [p.recompute_flops for p in self.points],
-            [p.peak_bytes for p in self.points],
-            marker="o",
-            drawstyle="steps-post",
-        )
-        axes.set_xlabel("operations computed again")
-        axes.set_ylabel("peak bytes")
-        axes.set_ylim(bottom=0)
-        return axes
+        Returns the axes.
+
+        Raises:
+          ConfigurationError: `axes` is neither, or matplotlib is not installed.
+        """
+
+        def draw(axes: Any) -> None:
+            axes.plot(
+                [p.recompute_flops for p in self.points],
+                [p.peak_bytes for p in self.points],
+                marker="o",
+                drawstyle="steps-post",
+            )
+            axes.set_xlabel("operations computed again")
+            axes.set_ylabel("peak bytes")
+            axes.set_ylim(bottom=0)
+
+        return drawn(axes, draw, "MemoryCurve.plot")
 
     def __str__(self) -> str:
         rows = [("peak bytes", "of everything", "recomputed operations")]
@@ -195,7 +198,7 @@ def within_budget(
     free = partition(split, options)
     if free.saved_bytes <= limit:
         return free
-    work = [_work(v) for v in values]
+    work = [work_again(v) for v in values]
     low, high = 0, _STEPS
     best = _at_price(split, options, values, work, 0)
     if best.saved_bytes > limit:
@@ -249,13 +252,6 @@ def _filled(
     return filled if better else best
 
 
-def _work(value: Value) -> int:
-    """What recomputing a value costs; infinite for one that must not be drawn again, or acts."""
-    if value.eqn.prim.recompute is Recompute.RANDOM or is_single(value.eqn):
-        return INFINITE
-    return max(1, equation_cost(value.eqn) // len(value.eqn.outputs))
-
-
 def _at_price(
     split: Split,
     options: PartitionOptions,
@@ -263,20 +259,8 @@ def _at_price(
     work: Sequence[int],
     price: int,
 ) -> Partition:
-    """The partition of the minimum cut for `price * 2**-20` bytes per operation."""
-    source = 2 * len(values)
-    network = FlowNetwork(source + 2)
-    for tail, head, capacity in network_edges(values):
-        if tail == source or (head == source + 1 and not values[tail // 2].read):
-            continue
-        if tail // 2 == head // 2 and capacity < INFINITE:
-            capacity = values[tail // 2].bytes << _SCALE_BITS
-        network.add_edge(tail, head, capacity)
-    for k, cost in enumerate(work):
-        network.add_edge(source, 2 * k, min(cost * price, INFINITE) if price else 0)
-        if cost >= INFINITE and not price:
-            network.add_edge(source, 2 * k, INFINITE)
-    flow = network.max_flow(source, source + 1)
-    near = network.reachable(source)
-    kept = {v.var for k, v in enumerate(values) if near[2 * k] and not near[2 * k + 1]}
+    """The partition of the minimum cut for `price / BYTE` bytes per operation."""
+    # Nothing is free that must not be computed again, whatever the price.
+    prices = [cost if cost >= INFINITE else cost * price for cost in work]
+    flow, kept = priced_cut(values, prices)
     return build_partition(split, options, values, kept, flow)

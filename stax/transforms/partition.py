@@ -18,12 +18,13 @@ from typing import Any, Final
 from stax.core.graph import BACKWARD, Atom, Eqn, Graph, Var
 from stax.core.primitive import Recompute
 from stax.errors import ConfigurationError
-from stax.transforms.effects import quiet_equation
+from stax.transforms.effects import is_single, quiet_equation
 from stax.transforms.maxflow import INFINITE, FlowNetwork
 from stax.transforms.phases import Split
 from stax.transforms.scores import FUSIBLE, Scores, scores_of
 from stax.transforms.simplify import acts
 
+BYTE: Final = 1 << 20  # the unit of capacities where operations have a price in bytes
 LIGHT: Final = frozenset({Recompute.CHEAP, Recompute.VIEW})
 
 # Why a value may not be recomputed, or must be saved.
@@ -399,6 +400,33 @@ def minimum_cut(values: Sequence[Value]) -> tuple[int, list[Value]]:
         return INFINITE, [v for v in values if v.read]
     near = network.reachable(source)
     return flow, [v for k, v in enumerate(values) if near[2 * k] and not near[2 * k + 1]]
+
+
+def work_again(value: Value) -> int:
+    """What recomputing a value costs; infinite for one that must not be drawn again, or acts."""
+    if value.eqn.prim.recompute is Recompute.RANDOM or is_single(value.eqn):
+        return INFINITE
+    return max(1, equation_cost(value.eqn) // len(value.eqn.outputs))
+
+
+def priced_cut(values: Sequence[Value], prices: Sequence[int]) -> tuple[int, set[Var]]:
+    """The minimum cut that may keep or recompute every value, and the values on it.
+
+    `prices` say what recomputing each costs, in `1 / BYTE` bytes.
+    """
+    source = 2 * len(values)
+    network = FlowNetwork(source + 2)
+    for tail, head, capacity in network_edges(values):
+        if tail == source or (head == source + 1 and not values[tail // 2].read):
+            continue
+        if tail // 2 == head // 2 and capacity < INFINITE:
+            capacity = values[tail // 2].bytes * BYTE
+        network.add_edge(tail, head, capacity)
+    for k, price in enumerate(prices):
+        network.add_edge(source, 2 * k, min(price, INFINITE))
+    flow = network.max_flow(source, source + 1)
+    near = network.reachable(source)
+    return flow, {v.var for k, v in enumerate(values) if near[2 * k] and not near[2 * k + 1]}
 
 
 # --- the two graphs -----------------------------------------------------------------------------

@@ -19,7 +19,8 @@ from stax.core.graph import Graph
 from stax.transforms.budget import CurvePoint, MemoryCurve, ProgramPlan, budget_bytes, infeasible
 from stax.transforms.memory_model import Plan
 from stax.transforms.partition import equation_cost
-from stax.transforms.plans import TRIES, Planner, pareto, thinned
+from stax.transforms.plan_front import pareto, thinned
+from stax.transforms.plans import TRIES, Planner
 
 TRUST: Final = 1.12  # a factor within which the model of memory may be wrong
 TRUST_LARGE: Final = 1.03  # the same for graphs of more than LARGE equations, slow to measure
@@ -105,7 +106,10 @@ class PlanSearch:
             plans = self._planner.plans()
             found = [self._candidate(p, self.graph, True) for p in plans]
             variants = self._variants()
-            for graph in variants:
+            # Short loops are the same program whichever of their states are kept.
+            distinct = {str(graph): graph for graph in variants}
+            distinct.pop(str(self.graph), None)
+            for graph in distinct.values():
                 more = max(_total_cost(graph) - base, 0)
                 plans = Planner(graph).plans(TRIES // len(variants))
                 found += [self._candidate(p, graph, True, more) for p in plans]

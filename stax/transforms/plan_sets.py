@@ -17,6 +17,7 @@ from typing import Final
 
 from stax.core.graph import Var
 from stax.transforms.memory_model import Kept, MemoryModel, Plan
+from stax.transforms.plan_front import pareto
 
 FEW: Final = 3  # values of which all sets are tried
 CHANGED: Final = 2  # values in which sets that are tried differ from the best
@@ -126,7 +127,7 @@ class KeptSets:
             changes = [sum(chosen) for chosen in combinations(bits, count)]
             done: set[Kept] = set()
             while True:
-                best = [p for p in self.best() if p.kept not in done]
+                best = [p for p in reversed(pareto(self.found.values())) if p.kept not in done]
                 if not best:
                     break
                 for plan in best:
@@ -136,14 +137,6 @@ class KeptSets:
                         self.judge(kept ^ change)
                     if len(self.judged) > stop:
                         return
-
-    def best(self) -> list[Plan]:
-        """The plans that no other beats, the least memory first."""
-        front: list[Plan] = []
-        for plan in sorted(self.found.values(), key=lambda p: (p.peak, p.work, len(p.kept))):
-            if not front or plan.work < front[-1].work:
-                front.append(plan)
-        return front
 
 
 __all__ = ["KeptSets"]

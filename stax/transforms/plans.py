@@ -12,32 +12,33 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 from stax.config import options
 from stax.core.graph import Graph, Var
 from stax.core.primitive import Recompute
-from stax.transforms.effects import is_single
-from stax.transforms.maxflow import INFINITE, FlowNetwork
+from stax.transforms.maxflow import INFINITE
 from stax.transforms.memory_model import Kept, MemoryModel, Plan
 from stax.transforms.partition import (
+    BYTE,
     Value,
     backward_equations,
     equation_cost,
     functions_of_inputs,
     minimum_cut,
-    network_edges,
     network_values,
+    priced_cut,
+    work_again,
 )
 from stax.transforms.phases import Split, split_joint
+from stax.transforms.plan_front import pareto, spread
 from stax.transforms.plan_moves import Moves
 from stax.transforms.plan_program import IntegerProgram, is_available
 from stax.transforms.plan_sets import KeptSets
 from stax.transforms.rematerialise import ONE_PROGRAM
 
-_SCALE_BITS: Final = 20
 PRICES: Final = tuple(2.0**k for k in range(-8, 7))  # bytes worth one operation, relative
 LEVELS: Final = 6  # cuts that the dynamic program chooses among
 POSITIONS: Final = 20  # boundaries the dynamic program considers
@@ -60,7 +61,9 @@ class Planner:
             self.values = network_values(split, ONE_PROGRAM)
             # What is drawn or done once is not done again.
             self.fixed = {
-                v.var for v in self.values if v.bytes <= ONE_PROGRAM.free_bytes or _is_single(v)
+                v.var
+                for v in self.values
+                if v.bytes <= ONE_PROGRAM.free_bytes or work_again(v) >= INFINITE
             }
             self.network = [v for v in self.values if v.bytes > ONE_PROGRAM.free_bytes]
 
@@ -133,95 +136,21 @@ def candidate_plans(graph: Graph) -> list[Plan]:
     return Planner(graph).plans()
 
 
-def _is_single(value: Value) -> bool:
-    return value.eqn.prim.recompute is Recompute.RANDOM or is_single(value.eqn)
-
-
-class Ranked(Protocol):
-    """What the model says of a plan."""
-
-    @property
-    def kept(self) -> Kept:
-        """Kept values; of equal plans, the one that keeps fewer is preferred."""
-
-    @property
-    def peak(self) -> int:
-        """Bytes."""
-
-    @property
-    def work(self) -> int:
-        """Operations computed again."""
-
-
-P = TypeVar("P", bound=Ranked)
-
-
-def pareto(plans: Iterable[P]) -> list[P]:
-    """The plans that no other beats in both peak and work, the largest peak first."""
-    front: list[P] = []
-    for plan in sorted(plans, key=lambda p: (p.peak, p.work, len(p.kept))):
-        if not front or plan.work < front[-1].work:
-            front.append(plan)
-    front.reverse()
-    return front
-
-
-def spread(count: int, wanted: int) -> list[int]:
-    """At most `wanted` of the numbers below `count`, evenly spread, the last among them."""
-    if count <= wanted:
-        return list(range(count))
-    return [count - 1 - (count - 1) * k // (wanted - 1) for k in range(wanted - 1, -1, -1)]
-
-
-def thinned(plans: Sequence[P], count: int) -> list[P]:
-    """At most `count` plans, evenly spread over the peaks, the ends among them."""
-    if len(plans) <= count:
-        return list(plans)
-    high, low = plans[0].peak, plans[-1].peak
-    chosen: dict[int, P] = {}
-    for k in range(count):
-        limit = high - (high - low) * k // max(count - 1, 1)
-        plan = next(p for p in plans if p.peak <= limit)
-        chosen[id(plan)] = plan
-    return list(chosen.values())
-
-
 # --- minimum cuts at a price --------------------------------------------------------------------
 
 
 def _cuts(values: Sequence[Value], prices: Sequence[float]) -> list[set[Var]]:
     """Kept sets of minimum cuts that weigh bytes against operations, dearest operation first."""
     size = sum(v.bytes for v in values)
-    work = sum(_work(v) for v in values if v.eqn.prim.recompute is not Recompute.RANDOM)
+    work = [work_again(v) for v in values]
+    total = sum(w for w in work if w < INFINITE)
     found: list[set[Var]] = []
     for price in reversed(prices):
-        scale = price * size / max(work, 1)
-        kept = _cut_at(values, scale)
+        scale = price * size / max(total, 1) * BYTE
+        _, kept = priced_cut(values, [w if w >= INFINITE else int(w * scale) for w in work])
         if not found or kept != found[-1]:
             found.append(kept)
     return found
-
-
-def _work(value: Value) -> int:
-    return max(1, equation_cost(value.eqn) // len(value.eqn.outputs))
-
-
-def _cut_at(values: Sequence[Value], price: float) -> set[Var]:
-    source = 2 * len(values)
-    network = FlowNetwork(source + 2)
-    for tail, head, capacity in network_edges(values):
-        if tail == source or (head == source + 1 and not values[tail // 2].read):
-            continue
-        if tail // 2 == head // 2 and capacity < INFINITE:
-            capacity = values[tail // 2].bytes << _SCALE_BITS
-        network.add_edge(tail, head, capacity)
-    for k, value in enumerate(values):
-        random = value.eqn.prim.recompute is Recompute.RANDOM
-        cost = int(_work(value) * price * (1 << _SCALE_BITS))
-        network.add_edge(source, 2 * k, INFINITE if random else min(cost, INFINITE))
-    network.max_flow(source, source + 1)
-    near = network.reachable(source)
-    return {v.var for k, v in enumerate(values) if near[2 * k] and not near[2 * k + 1]}
 
 
 # --- segments -----------------------------------------------------------------------------------
@@ -394,4 +323,4 @@ def _best_path(segments: Sequence[Sequence[_Segment]], limit: int) -> list[_Segm
     return path
 
 
-__all__ = ["TRIES", "Planner", "candidate_plans", "pareto", "thinned"]
+__all__ = ["TRIES", "Planner", "candidate_plans"]

@@ -16,8 +16,9 @@ from pathlib import Path
 import stax
 from stax.compile import CompileOptions, simplified
 from stax.core.primitive import Recompute
+from stax.transforms.plan_front import pareto, thinned
 from stax.transforms.plan_program import IntegerProgram
-from stax.transforms.plans import Planner, pareto, thinned
+from stax.transforms.plans import Planner
 from tests.budget.models import MODELS, chain
 
 FILE = Path(__file__).with_name("best_plans.json")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import stax
+from stax.transforms.plan_front import pareto
 from stax.transforms.plan_sets import KeptSets
-from stax.transforms.plans import Planner, pareto
+from stax.transforms.plans import Planner
 from tests.budget.best import flat, free_values
 
 ROWS = 64

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import numpy as np
+import pytest
 
 import stax
+from stax.errors import ConfigurationError
 from tests.budget.models import chain
 
 
@@ -61,3 +66,50 @@ def test_the_curve_prints():
     assert len(lines) == 1 + len(curve.points)
     peaks = [p.peak_bytes for p in curve.points]
     assert peaks == sorted(peaks, reverse=True)
+
+
+class Axes:
+    """Stands for matplotlib's, which the tests do not need: notes what is drawn and saved."""
+
+    def __init__(self):
+        self.calls = []
+        self.figure = self
+
+    def subplots(self):
+        return self
+
+    def __getattr__(self, name):
+        if name not in ("plot", "fill_between", "set_xlabel", "set_ylabel", "set_ylim", "savefig"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self.calls.append((name, args))
+
+
+def test_pictures_are_drawn_shown_or_saved(monkeypatch, tmp_path):
+    f, args = chain(depth=2, rows=64, width=32)
+    pictures = [
+        (stax.explain(stax.grad(f))(*args), "fill_between"),
+        (stax.memory_curve(stax.grad(f))(*args), "plot"),
+    ]
+    shown = types.SimpleNamespace(figure=lambda: shown_axes)
+    shown_axes = Axes()
+    modules = {
+        "matplotlib": types.SimpleNamespace(pyplot=shown),
+        "matplotlib.figure": types.SimpleNamespace(Figure=Axes),
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    for picture, drawing in pictures:
+        axes = Axes()
+        assert picture.plot(axes) is axes
+        assert drawing in [name for name, _ in axes.calls]
+        assert picture.plot() is shown_axes
+        saved = picture.plot(tmp_path / "picture.png")
+        assert saved.calls[0][0] == drawing
+        assert saved.calls[-1] == ("savefig", (tmp_path / "picture.png",))
+        assert picture.plot("picture.svg").calls[-1] == ("savefig", ("picture.svg",))
+        with pytest.raises(ConfigurationError, match="path of a file, got int"):
+            picture.plot(3)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for picture, _ in pictures:
+        with pytest.raises(ConfigurationError, match="install matplotlib"):
+            picture.plot()

@@ -15,9 +15,10 @@ from stax.core.primitive import Recompute
 from stax.programs.options import CompileOptions
 from stax.transforms import plans
 from stax.transforms.memory_model import MemoryModel
+from stax.transforms.plan_front import pareto
 from stax.transforms.plan_program import IntegerProgram
 from stax.transforms.plan_sets import KeptSets
-from stax.transforms.plans import Planner, pareto
+from stax.transforms.plans import Planner
 from tests.budget.best import ALL, best_plans, flat, free_values, planner_of
 from tests.budget.models import MODELS, chain, transformer
 from tests.budget.nets import NETS, best_of_all, planner_for, worst_ratio
