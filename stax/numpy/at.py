@@ -14,7 +14,14 @@ from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.core.trace import EVAL, METHODS, STATE, Tracer, fresh
 from stax.errors import ShapeError
-from stax.numpy.indexing import ArrayIndex, BasicIndex, parse_index, written
+from stax.numpy.indexing import (
+    ArrayIndex,
+    BasicIndex,
+    MaskIndex,
+    parse_index,
+    put_at,
+    written,
+)
 from stax.numpy.promotion import array_like, as_dtype
 from stax.primitives import elementwise as el
 from stax.primitives.shapes import scalar_zero
@@ -63,14 +70,19 @@ class IndexUpdateRef:
         self.array = array
         self.index = index
 
+    def _whole(self) -> Any:
+        """The array, also where it is a number or a list."""
+        known = STATE.trace is EVAL and not isinstance(self.array, Tracer)
+        return np.asarray(self.array) if known else self.array
+
+    def _parsed(self, x: Any, mode: Any, unique: bool) -> BasicIndex | ArrayIndex:
+        parsed = parse_index(aval_of(x).shape, self.index, _mode(mode), unique)
+        assert not isinstance(parsed, MaskIndex)  # those are for writing
+        return parsed
+
     def _write(self, value: Any, kind: str, mode: Any, unique: bool) -> Any:
-        x = self.array
-        if STATE.trace is EVAL and not isinstance(x, Tracer):
-            x = np.asarray(x)
-        found = written(x, self.index, value, kind, _mode(mode), unique)
-        # Where nothing is written, or everything, that is an array which exists already.
-        shared = found is x or found is value
-        return found.copy() if shared and isinstance(found, np.ndarray) else fresh(found)
+        x = self._whole()
+        return _own(written(x, self.index, value, kind, _mode(mode), unique), x, value)
 
     def set(
         self,
@@ -143,9 +155,10 @@ class IndexUpdateRef:
         mode: Any = None,
     ) -> Any:
         """A copy with the elements raised to `values`, once for each time one is named."""
-        parsed = parse_index(aval_of(self.array).shape, self.index, _mode(mode), unique_indices)
-        if not isinstance(parsed, ArrayIndex) or parsed.unique:
-            return self.apply(lambda old: old**values, unique_indices=True, mode=mode)
+        x = self._whole()
+        parsed = self._parsed(x, mode, unique_indices)
+        if isinstance(parsed, BasicIndex) or parsed.unique:
+            return _applied(x, parsed, lambda old: old**values)
         dtype = aval_of(self.array).dtype
         ones = broadcast(np.ones((), dtype)[()], aval_of(self.array).shape)
         return self.array ** IndexUpdateRef(ones, self.index).multiply(values, mode=mode)
@@ -187,12 +200,8 @@ class IndexUpdateRef:
         >>> np.arange(4.0).at[np.array([1, 3, 3])].apply(lambda v: 10 * v)
         array([  0.,  10.,   2., 300.])
         """
-        found = self._write(func(self.get(mode=mode)), "set", mode, unique_indices)
-        parsed = parse_index(aval_of(self.array).shape, self.index, _mode(mode), unique_indices)
-        if isinstance(parsed, ArrayIndex):
-            for places in parsed.further("at.apply"):
-                found = places.write(found, as_dtype(func(places.read(found)), found.dtype), "set")
-        return found
+        x = self._whole()
+        return _applied(x, self._parsed(x, mode, unique_indices), func)
 
     def get(
         self,
@@ -203,21 +212,39 @@ class IndexUpdateRef:
         fill_value: Any = None,
     ) -> Any:
         """The elements; outside the array `mode` decides."""
-        x = self.array
-        if STATE.trace is EVAL and not isinstance(x, Tracer):
-            x = np.asarray(x)
-        parsed = parse_index(aval_of(x).shape, self.index, _mode(mode), unique_indices)
-        if isinstance(parsed, BasicIndex):
-            found = parsed.read(x)
-            return found.copy() if isinstance(found, np.ndarray) else fresh(found)
-        assert isinstance(parsed, ArrayIndex)
-        if fill_value is None or parsed.mode != "fill":
-            return parsed.read(x)
+        x = self._whole()
+        parsed = self._parsed(x, mode, unique_indices)
+        if isinstance(parsed, BasicIndex) or fill_value is None or parsed.mode != "fill":
+            return _read(x, parsed)
         # Marks outside positions by reading them from an array of truths.
         truths = broadcast(np.zeros((), np.int8)[()], aval_of(x).shape)
         outside = el.ne(parsed.read(truths), scalar_zero(np.dtype(np.int8)))
         dtype = aval_of(x).dtype
         return el.select(outside, as_dtype(fill_value, dtype), parsed.read(x))
+
+
+def _own(found: Any, *others: Any) -> Any:
+    """A result that is not one of these arrays: where nothing is written, or everything, it is."""
+    shared = any(found is other for other in others)
+    return found.copy() if shared and isinstance(found, np.ndarray) else fresh(found)
+
+
+def _read(x: Any, parsed: BasicIndex | ArrayIndex) -> Any:
+    """A copy of the selected elements."""
+    found = parsed.read(x)
+    if isinstance(parsed, ArrayIndex):
+        return found
+    return found.copy() if isinstance(found, np.ndarray) else fresh(found)
+
+
+def _applied(x: Any, parsed: BasicIndex | ArrayIndex, func: Any) -> Any:
+    """A copy of `x` with `func` applied to the elements, once for each time one is named."""
+    value = func(_read(x, parsed))
+    found = _own(put_at(x, parsed, value), x, value)
+    if isinstance(parsed, ArrayIndex):
+        for places in parsed.further("at.apply"):
+            found = put_at(found, places, func(places.read(found)))
+    return found
 
 
 def _negated(values: Any) -> Any:

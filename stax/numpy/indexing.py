@@ -519,11 +519,17 @@ def written(
             value = broadcast_to_shape(fitted(value, trailing, dtype), shape)
             return el.select(parsed.spread(shape), combined(x, value, kind), x)
         parsed = parse_index(shape, index, mode, unique)
+        assert not isinstance(parsed, MaskIndex)
+    return put_at(x, parsed, value, kind)
+
+
+def put_at(x: Any, parsed: BasicIndex | ArrayIndex, value: Any, kind: str = "set") -> Any:
+    """A copy of `x` with `value` combined into the elements that an index selects."""
+    dtype = aval_of(x).dtype
     if isinstance(parsed, BasicIndex):
         value = fitted(value, parsed.result, dtype)
         old = None if kind == "set" else parsed.read(x)
         return parsed.write(x, combined(old, value, kind))
-    assert isinstance(parsed, ArrayIndex)
     if dtype == np.bool_ and kind != "set":
         kind = {"add": "max", "mul": "min"}.get(kind, kind)
     return parsed.write(x, fitted(value, parsed.result, dtype), kind)

@@ -273,6 +273,16 @@ def test_apply_and_power_change_a_place_once_for_each_time_it_is_named(name):
     )
 
 
+@pytest.mark.parametrize("index", [1, slice(1, 3), np.array([1, 3, 3]), np.array([0, 2])])
+def test_apply_takes_one_value_for_all_elements(index):
+    x = np.arange(4.0)
+    want = x.copy()
+    want[index] = 5.0
+    constant = lambda x: stax.at(x)[index].apply(lambda v: 5.0)
+    np.testing.assert_array_equal(constant(x), want)
+    np.testing.assert_array_equal(stax.jit(constant)(x), want)
+
+
 def test_apply_at_traced_places_that_may_repeat_is_refused():
     x, i = np.arange(4.0), np.array([1, 3])
     found = stax.jit(lambda x, i: stax.at(x)[i].apply(np.exp, unique_indices=True))(x, i)
