@@ -19,8 +19,8 @@ from stax.core.trace import STATE, fresh, use_trace
 from stax.dtypes import float0
 from stax.errors import LostDerivativeWarning, PytreeError
 from stax.pytree import (
+    PyTreeDef,
     tree_flatten,
-    tree_map,
     tree_structure,
     tree_unflatten,
 )
@@ -84,16 +84,18 @@ def jvp(
     tracers = trace.wrap(leaves, given)
     try:
         with use_trace(trace):
-            results = fun(*tracers)
+            results = with_aux(fun)(*tracers)
     finally:
         trace.alive = False
-    outs = [trace.primal_of(v) for v in results]
-    out_tangents = [instantiate(trace.tangent_of(v), p) for v, p in zip(results, outs, strict=True)]
+    outs, aux = split_aux(fun, [trace.primal_of(v) for v in results])
+    out_tangents = [
+        instantiate(trace.tangent_of(v), p) for v, p in zip(results, outs, strict=False)
+    ]
     done = finished([*outs, *out_tangents], [*leaves, *given])
     out = fun.unflatten(done[: len(outs)])
     tangent = fun.unflatten(done[len(outs) :])
     if has_aux:
-        return out, tangent, tree_map(trace.primal_of, fun.aux)
+        return out, tangent, aux
     return out, tangent
 
 
@@ -269,14 +271,9 @@ def value_and_grad(
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        numbers = normalized_argnums(argnums, len(args), "grad")
-        chosen = tuple(args[k] for k in numbers)
-        leaves, treedef = tree_flatten(chosen)
-        check_leaves(leaves, "arguments of grad")
-        all_names = [leaf_names(f, args, {})] if leaves else []
-        names = names_at(all_names[0], args, numbers) if all_names else []
-        check_differentiable(leaves, names, "grad", holomorphic, allow_int)
-        fun = FlatFunction(f, args, kwargs, numbers, has_aux)
+        fun, leaves, treedef = function_of_leaves(
+            "grad", f, args, kwargs, argnums, has_aux, holomorphic, allow_int
+        )
         linear = linearize_flat(with_aux(fun), leaves)
         outs, aux = split_aux(fun, linear.outs)
         assert fun.out_tree is not None
@@ -301,12 +298,31 @@ def value_and_grad(
     return differentiated
 
 
-def names_at(names: list[str], args: Sequence[Any], numbers: Sequence[int]) -> list[str]:
-    """The names of the leaves of some arguments, out of those of all."""
-    starts = [0]
+def function_of_leaves(
+    what: str,
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: Any,
+    has_aux: bool,
+    holomorphic: bool,
+    allow_int: bool = False,
+) -> tuple[FlatFunction, list[Any], PyTreeDef]:
+    """`f` as a function of the leaves that it is differentiated for, these, and their structure.
+
+    Raises:
+      StaticArgumentError: argnums that name no argument.
+      DtypeError, NonDifferentiableError: a leaf that has no derivative.
+    """
+    numbers = normalized_argnums(argnums, len(args), what)
+    leaves, treedef = tree_flatten(tuple(args[k] for k in numbers))
+    check_leaves(leaves, f"arguments of {what}")
+    names, starts = leaf_names(f, args, {}), [0]
     for arg in args:
         starts.append(starts[-1] + tree_structure(arg).num_leaves)
-    return [n for k in numbers for n in names[starts[k] : starts[k + 1]]]
+    names = [name for k in numbers for name in names[starts[k] : starts[k + 1]]]
+    check_differentiable(leaves, names, what, holomorphic, allow_int)
+    return FlatFunction(f, args, kwargs, numbers, has_aux), leaves, treedef
 
 
 def grad(

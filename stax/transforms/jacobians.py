@@ -20,20 +20,15 @@ from stax.primitives.shapes import slice_axis
 from stax.primitives.views import broadcast, move_axis, reshape
 from stax.pytree import (
     PyTreeDef,
-    tree_flatten,
     tree_unflatten,
 )
 from stax.transforms.arguments import (
     FlatFunction,
     check_argnums,
     check_callable,
-    check_differentiable,
-    check_leaves,
     finished,
-    leaf_names,
-    normalized_argnums,
 )
-from stax.transforms.grad import names_at, split_aux, with_aux
+from stax.transforms.grad import function_of_leaves, split_aux, with_aux
 from stax.transforms.jvp import JVPTrace, instantiate
 from stax.transforms.linearize import (
     linearize_flat,
@@ -72,15 +67,11 @@ def jacfwd(
 
     @functools.wraps(f)
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
-        numbers = normalized_argnums(argnums, len(args), "jacfwd")
-        leaves, treedef = tree_flatten(tuple(args[k] for k in numbers))
-        check_leaves(leaves, "arguments of jacfwd")
-        names = names_at(leaf_names(f, args, {}), args, numbers)
-        check_differentiable(leaves, names, "jacfwd", holomorphic, False)
-        fun = FlatFunction(f, args, kwargs, numbers, has_aux)
+        fun, leaves, treedef = function_of_leaves(
+            "jacfwd", f, args, kwargs, argnums, has_aux, holomorphic
+        )
         flat = with_aux(fun)
         basis, size = _basis([aval_of(p) for p in leaves])
-        primal_outs: list[Any] = []
 
         def push(*tangents: Any) -> list[Any]:
             trace = JVPTrace(STATE.trace)
@@ -90,7 +81,6 @@ def jacfwd(
             finally:
                 trace.alive = False
             outs = [trace.primal_of(v) for v in results]
-            primal_outs[:] = outs
             return [
                 *outs,
                 *(instantiate(trace.tangent_of(v), p) for v, p in zip(results, outs, strict=True)),
@@ -140,12 +130,9 @@ def jacrev(
 
     @functools.wraps(f)
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
-        numbers = normalized_argnums(argnums, len(args), "jacrev")
-        leaves, treedef = tree_flatten(tuple(args[k] for k in numbers))
-        check_leaves(leaves, "arguments of jacrev")
-        names = names_at(leaf_names(f, args, {}), args, numbers)
-        check_differentiable(leaves, names, "jacrev", holomorphic, allow_int)
-        fun = FlatFunction(f, args, kwargs, numbers, has_aux)
+        fun, leaves, treedef = function_of_leaves(
+            "jacrev", f, args, kwargs, argnums, has_aux, holomorphic, allow_int
+        )
         linear = linearize_flat(with_aux(fun), leaves)
         outs, aux = split_aux(fun, linear.outs)
         out_avals = [aval_of(v) for v in outs]

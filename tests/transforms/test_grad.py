@@ -202,6 +202,27 @@ def test_later_writes_do_not_reach_residuals() -> None:
     np.testing.assert_allclose(lin(np.ones(3)), 2 * keep[0] * keep[1])
 
 
+@pytest.mark.parametrize(
+    "auxiliary",
+    [
+        lambda f, x: stax.jvp(f, (x,), (x,), has_aux=True)[2],
+        lambda f, x: stax.vjp(f, x, has_aux=True)[2],
+        lambda f, x: stax.linearize(f, x, has_aux=True)[2],
+        lambda f, x: stax.value_and_grad(f, has_aux=True)(x)[0][1],
+        lambda f, x: stax.jacfwd(f, has_aux=True)(x)[1],
+        lambda f, x: stax.jacrev(f, has_aux=True)(x)[1],
+        lambda f, x: stax.hessian(f, has_aux=True)(x)[1],
+    ],
+)
+def test_auxiliary_output_aliases_no_argument(auxiliary: Any) -> None:
+    x = np.ones(3)
+    found, text = auxiliary(lambda a: ((a * a).sum(), (a, "text")), x)
+    assert text == "text"
+    np.testing.assert_array_equal(found, x)
+    assert not np.shares_memory(found, x)
+    assert found.flags.writeable
+
+
 def test_results_alias_nothing() -> None:
     x, t = np.ones(3), np.ones(3)
     out, tangent = stax.jvp(lambda a: a, (x,), (t,))
