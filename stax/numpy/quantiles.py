@@ -7,7 +7,7 @@ place of a level.  With weights an element stands for its share of their sum.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,10 +44,6 @@ __all__ = [
 
 Array = Any
 
-_METHODS = (
-    "linear lower higher midpoint nearest inverted_cdf averaged_inverted_cdf closest_observation "
-    "interpolated_inverted_cdf hazen weibull median_unbiased normal_unbiased"
-).split()
 # Continuous methods of Hyndman and Fan as (alpha, beta).
 _CONTINUOUS = {
     "linear": (1.0, 1.0),
@@ -234,74 +230,36 @@ def _quantile(
     return value
 
 
-@implements(np.quantile)
-def quantile(
-    a: Array,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Array:
-    """Quantiles by sorting; as `numpy.quantile`."""
-    value = _quantile(a, q, axis, method, keepdims, False, "quantile", weights)
-    return deliver(value, out, "quantile")
+def _at_levels(function: Callable[..., Any], elements: str) -> Callable[..., Array]:
+    """The traced version of one of NumPy's functions of levels: its name says which."""
+    op = function.__name__
+    skip_nan, hundredths = op.startswith("nan"), op.endswith("percentile")
+
+    def public(
+        a: Array,
+        q: Any,
+        axis: Any = None,
+        out: Any = None,
+        overwrite_input: bool = False,
+        method: str = "linear",
+        keepdims: Any = False,
+        *,
+        weights: Any = None,
+    ) -> Array:
+        levels = _hundredths(q, op) if hundredths else q
+        value = _quantile(a, levels, axis, method, keepdims, skip_nan, op, weights)
+        return deliver(value, out, op)
+
+    public.__name__ = public.__qualname__ = op
+    kind = "Percentiles" if hundredths else "Quantiles"
+    public.__doc__ = f"{kind} {elements}; as `numpy.{op}`."
+    return implements(function)(public)
 
 
-@implements(np.percentile)
-def percentile(
-    a: Array,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Array:
-    """Percentiles by sorting; as `numpy.percentile`."""
-    level = _hundredths(q, "percentile")
-    value = _quantile(a, level, axis, method, keepdims, False, "percentile", weights)
-    return deliver(value, out, "percentile")
-
-
-@implements(np.nanquantile)
-def nanquantile(
-    a: Array,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Array:
-    """Quantiles of the elements that are not NaN; as `numpy.nanquantile`."""
-    value = _quantile(a, q, axis, method, keepdims, True, "nanquantile", weights)
-    return deliver(value, out, "nanquantile")
-
-
-@implements(np.nanpercentile)
-def nanpercentile(
-    a: Array,
-    q: Any,
-    axis: Any = None,
-    out: Any = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: Any = False,
-    *,
-    weights: Any = None,
-) -> Array:
-    """Percentiles of the elements that are not NaN; as `numpy.nanpercentile`."""
-    level = _hundredths(q, "nanpercentile")
-    value = _quantile(a, level, axis, method, keepdims, True, "nanpercentile", weights)
-    return deliver(value, out, "nanpercentile")
+quantile = _at_levels(np.quantile, "by sorting")
+percentile = _at_levels(np.percentile, "by sorting")
+nanquantile = _at_levels(np.nanquantile, "of the elements that are not NaN")
+nanpercentile = _at_levels(np.nanpercentile, "of the elements that are not NaN")
 
 
 @implements(np.median)
