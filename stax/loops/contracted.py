@@ -1,7 +1,7 @@
 """Float32 arithmetic as compilers contract it: a product that only a sum reads is not rounded.
 
-Input: NumPy arrays of floats (float64 is computed by the ordinary functions, half types in
-float32).  Output: the same shape and dtype.
+Input: NumPy arrays of floats (half types are computed in float32, float64 by `contracted_f64`).
+Output: the same shape and dtype.
 JAX's samplers come from a compiler that fuses multiplications with additions and has its own
 logarithms and error functions, so a sampler that is to give the same numbers must round where it
 rounds.  The logarithms are Cephes' (the polynomials of `logf` and `log1p`), the error function is
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from stax.dtypes import FLOAT32, FLOAT64
+from stax.loops import contracted_f64
 
 _F = FLOAT32.type
 _HALF = _F(0.5)
@@ -29,12 +30,15 @@ _BLOCK = 1 << 14  # elements whose intermediate results stay in the cache
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:
-    """The sum `a * b + c`, rounded once where the operands are float32.
+    """The sum `a * b + c`, rounded once where the operands are float32 or float64.
 
     The product of two float32 is exact in float64.  The sum is rounded there first, which shows
     only where it then lies half way between two float32: once in 2**29.
     """
-    if np.result_type(a, b, c) != FLOAT32:
+    dtype = np.result_type(a, b, c)
+    if dtype == FLOAT64:
+        return contracted_f64.fma(a, b, c)
+    if dtype != FLOAT32:
         return a * b + c
     return (np.multiply(a, b, dtype=np.float64) + c).astype(FLOAT32)
 
@@ -130,8 +134,8 @@ def _log(x: Any) -> Any:
     return out
 
 
-log = in_precision(_log, np.log)
-log.__doc__ = "The natural logarithm; float32 by Cephes' polynomial, contracted."
+log = in_precision(_log, contracted_f64.log)
+log.__doc__ = "The natural logarithm, contracted; float32 by Cephes' polynomial."
 
 
 # The quotient of polynomials of log1p, from the highest power down.
@@ -170,8 +174,8 @@ def _log1p(x: Any) -> Any:
     return out
 
 
-log1p = in_precision(_log1p, np.log1p)
-log1p.__doc__ = "The logarithm of 1 + x; float32 by Cephes' quotient near 0, else by `log`."
+log1p = in_precision(_log1p, contracted_f64.log1p)
+log1p.__doc__ = "The logarithm of 1 + x by Cephes' quotient near 0, else by `log`."
 
 
 # erf(x) / x as a quotient of polynomials in x*x, from the highest power down, up to the number from
@@ -187,12 +191,15 @@ ERF_BOTTOM = _constants(
 ERF_END = float(_F(3.832506856900711))
 
 
-def erf_single(x: Any) -> Any:
-    """The error function of float32 of one dimension, contracted."""
+def _erf(x: Any) -> Any:
     x = _wide(np.clip(x, _F(-ERF_END), _F(ERF_END)))
     square = _rounded(x * x)
     top = _rounded(x * _polynomial(ERF_TOP, square))
     return (top / _polynomial(ERF_BOTTOM, square)).astype(FLOAT32)
+
+
+erf = in_precision(_erf, contracted_f64.erf)
+erf.__doc__ = "The error function, contracted; float64 by the C library."
 
 
 # erfinv(x) / x, from the highest power down: in w - 2.5 where w = -log(1 - x*x) is below 5, and in
@@ -207,8 +214,7 @@ GILES_HIGH = _constants(
 )  # fmt: skip
 
 
-def erfinv_single(x: Any) -> Any:
-    """The inverse of the error function of float32 of one dimension, contracted."""
+def _erfinv(x: Any) -> Any:
     w = -_log1p(-(x * x))
     ratio = _polynomial(GILES_LOW, _wide(w - _F(2.5))).astype(FLOAT32)
     high = np.flatnonzero(~(w < 5))
@@ -216,6 +222,10 @@ def erfinv_single(x: Any) -> Any:
         ratio[high] = _polynomial(GILES_HIGH, _wide(np.sqrt(w.take(high)) - _F(3)))
         ratio[np.abs(x) == 1] = np.inf
     return ratio * x
+
+
+erfinv = in_precision(_erfinv, contracted_f64.erfinv)
+erfinv.__doc__ = "The inverse of the error function by Giles' polynomials, contracted."
 
 
 _LANCZOS = (

@@ -474,10 +474,9 @@ for _name, _scipy, _triton in (
 for _name, _numpy, _flops in (
     ("contracted_log", contracted.log, 20.0),
     ("contracted_log1p", contracted.log1p, 45.0),
-    ("contracted_erf", contracted.in_precision(contracted.erf_single, _scipy_special("erf")), 20.0),
-    ("contracted_erfinv", contracted.in_precision(contracted.erfinv_single,
-                                                  _scipy_special("erfinv")), 65.0),
-):  # fmt: skip
+    ("contracted_erf", contracted.erf, 20.0),
+    ("contracted_erfinv", contracted.erfinv, 65.0),
+):
     _function(_name, 1, _numpy, _flops, f"stax_{_name}({{0}})", transcendental=True)
 _function("hypot", 2, np.hypot, 10.0, "libdevice.hypot({0}, {1})")
 _function("copysign", 2, np.copysign, 1.0, "libdevice.copysign({0}, {1})")

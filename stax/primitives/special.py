@@ -123,14 +123,14 @@ erfinv_p, erfinv = unary(
 )
 contracted_erf_p, contracted_erf = unary(
     "contracted_erf",
-    contracted.in_precision(contracted.erf_single, special_function("erf", math.erf)),
+    contracted.erf,
     lambda t, out, x: mul(t, _gauss(x, _TWO_OVER_ROOT_PI)),
     accepts="f",
     weight=20.0,
 )
 contracted_erfinv_p, contracted_erfinv = unary(
     "contracted_erfinv",
-    contracted.in_precision(contracted.erfinv_single, special_function("erfinv", _erfinv)),
+    contracted.erfinv,
     lambda t, out, x: guarded_mul(t, times(exp(square(out)), 1 / _TWO_OVER_ROOT_PI)),
     accepts="f",
     weight=20.0,

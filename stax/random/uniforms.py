@@ -256,9 +256,8 @@ def nth_key(keys: Any, k: int) -> Any:
 def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Standard normal numbers; complex ones have unit variance in all.
 
-    Those of float32 and half types are JAX's to the last bit, as its compiler computes them on
-    CPUs that have fused multiply-add instructions (this function needs none); those of float64 to
-    rounding.
+    They are JAX's to the last bit, as its compiler computes them on CPUs that have fused
+    multiply-add instructions (this function needs none).
     """
     dtype = draw_dtype("normal", dtype, np.float64, "fc")
     key, shape = check_key(key, "normal"), as_shape(shape)
@@ -266,7 +265,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
         return real_normal(key, shape, dtype)
     part = np.dtype(f"f{dtype.itemsize // 2}")
     re, im = (real_normal(k, shape, part) for k in _two(split(key)))
-    root = math.sqrt(0.5)
+    root = 1 / math.sqrt(2)
     return el.complex_(times(re, root), times(im, root))
 
 
@@ -293,7 +292,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     shape = draw_shape("truncated_normal", shape, lower, upper)
     key = check_key(key, "truncated_normal")
     low, high = as_float(lower, dtype), as_float(upper, dtype)
-    root = math.sqrt(0.5)
+    root = 1 / math.sqrt(2)
     ends = (contracted_erf(times(v, root)) for v in (low, high))
     u = stretched(unit(key, shape, dtype), *ends)
     out = _rounded_times(contracted_erfinv(u), math.sqrt(2))

@@ -49,6 +49,23 @@ SINGLE: dict[str, Callable[[Any], Any]] = {
     ),
 }
 
+# The same of float64.
+DOUBLE: dict[str, Callable[[Any], Any]] = {
+    "normal f64": lambda r: lambda k: r.normal(k, (10_000,)),
+    "normal complex128": lambda r: lambda k: r.normal(k, (5000,), "complex128"),
+    "truncated_normal f64": lambda r: lambda k: r.truncated_normal(k, -1.0, 2.0, (10_000,)),
+    "truncated_normal f64 tail": lambda r: (
+        lambda k: r.truncated_normal(k, np.arange(4.0), np.inf, (2500, 4))
+    ),
+    "exponential f64": lambda r: lambda k: r.exponential(k, (10_000,)),
+    "gumbel f64": lambda r: lambda k: r.gumbel(k, (10_000,)),
+    "gumbel f64 high": lambda r: lambda k: r.gumbel(k, (10_000,), mode="high"),
+    "laplace f64": lambda r: lambda k: r.laplace(k, (10_000,)),
+    "logistic f64": lambda r: lambda k: r.logistic(k, (10_000,)),
+    "rayleigh f64": lambda r: lambda k: r.rayleigh(k, 1.5, (10_000,), "float64"),
+    "triangular f64": lambda r: lambda k: r.triangular(k, 0.0, 0.3, 1.0, (10_000,)),
+}
+
 # Equal bit for bit.
 EXACT: dict[str, Draw] = {
     "key zero": lambda r, k: k(0),
@@ -129,31 +146,24 @@ EXACT: dict[str, Draw] = {
     "multivariate_normal f32": lambda r, k: r.multivariate_normal(
         k(13), np.zeros(2, "f4"), np.eye(2, dtype="f4"), (50,)
     ),
+    "gamma f64": lambda r, k: r.gamma(k(14), np.array([1.0, 3.0, 50.0]), (500, 3)),
     "gamma f32": lambda r, k: r.gamma(k(14), 2.0, (50,), "float32"),
     "gamma f32 many": lambda r, k: r.gamma(k(14), np.float32([1, 2, 4]), (500, 3), "float32"),
     "loggamma f32": lambda r, k: r.loggamma(k(14), np.float32(0.3), (500,), "float32"),
+    "loggamma": lambda r, k: r.loggamma(k(14), 0.05, (50,)),
+    "t": lambda r, k: r.t(k(15), 3.0, (20,)),
     "categorical f32": lambda r, k: r.categorical(k(11), np.float32(LOGITS), shape=(99, 3)),
 }
 
 # Equal but for the rounding of the functions they are made of.
 CLOSE: dict[str, Draw] = {
-    "normal": lambda r, k: r.normal(k(6), (50,)),
-    "normal complex": lambda r, k: r.normal(k(6), (10,), "complex128"),
-    "truncated_normal": lambda r, k: r.truncated_normal(k(7), -1.0, 2.0, (50,)),
-    "gumbel": lambda r, k: r.gumbel(k(10), (20,)),
-    "gumbel high": lambda r, k: r.gumbel(k(10), (20,), mode="high"),
-    "exponential": lambda r, k: r.exponential(k(12), (20,)),
-    "laplace": lambda r, k: r.laplace(k(12), (20,)),
-    "logistic": lambda r, k: r.logistic(k(12), (20,)),
     "cauchy": lambda r, k: r.cauchy(k(12), (20,)),
     "pareto": lambda r, k: r.pareto(k(12), 2.5, (20,)),
     "lognormal": lambda r, k: r.lognormal(k(12), 0.5, (20,)),
     "maxwell": lambda r, k: r.maxwell(k(12), (20,)),
     "double_sided_maxwell": lambda r, k: r.double_sided_maxwell(k(12), 1.0, 2.0, (5,)),
     "weibull_min": lambda r, k: r.weibull_min(k(12), 1.5, 2.0, (20,)),
-    "rayleigh": lambda r, k: r.rayleigh(k(12), np.float64(1.5), (20,)),
     "wald": lambda r, k: r.wald(k(12), np.float64(1.5), (20,)),
-    "triangular": lambda r, k: r.triangular(k(12), 0.0, 0.3, 1.0, (20,)),
     "generalized_normal": lambda r, k: r.generalized_normal(k(12), 1.5, (20,)),
     "ball": lambda r, k: r.ball(k(12), 3, 2, (5,)),
     "multivariate_normal": lambda r, k: r.multivariate_normal(
@@ -162,10 +172,8 @@ CLOSE: dict[str, Draw] = {
     "orthogonal": lambda r, k: r.orthogonal(k(13), 3),
     "orthogonal wide": lambda r, k: r.orthogonal(k(13), 2, (2,), m=3),
     "gamma": lambda r, k: r.gamma(k(14), np.array([0.1, 0.5, 1.0, 3.0, 50.0]), (40, 5)),
-    "loggamma": lambda r, k: r.loggamma(k(14), 0.05, (50,)),
     "beta": lambda r, k: r.beta(k(15), 0.5, 2.0, (20,)),
     "dirichlet": lambda r, k: r.dirichlet(k(15), np.array([0.5, 1.0, 2.0]), (6,)),
     "chisquare": lambda r, k: r.chisquare(k(15), 3.0, (20,)),
-    "t": lambda r, k: r.t(k(15), 3.0, (20,)),
     "f": lambda r, k: r.f(k(15), 3.0, 5.0, (20,)),
 }

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.random.draws import CLOSE, EXACT, SINGLE, digest
+from tests.random.draws import CLOSE, DOUBLE, EXACT, SINGLE, digest
 
 
 def main() -> None:
     random = import_module("jax.random")
     out = {n: np.asarray(f(random, random.PRNGKey)) for n, f in {**EXACT, **CLOSE}.items()}
-    out |= {f"{n}, many": digest(f)(random, random.PRNGKey) for n, f in SINGLE.items()}
+    out |= {f"{n}, many": digest(f)(random, random.PRNGKey) for n, f in (SINGLE | DOUBLE).items()}
     np.savez_compressed(Path(__file__).with_name("numbers.npz"), **out)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from stax import jit, random
 from stax.primitives.random import hashed_words
-from tests.random.draws import CLOSE, EXACT, SINGLE, digest
+from tests.random.draws import CLOSE, DOUBLE, EXACT, SINGLE, digest
 
 NUMBERS: Any = np.load(Path(__file__).with_name("numbers.npz"))
 
@@ -23,10 +23,10 @@ def test_equal_bit_for_bit(name: str) -> None:
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("name", SINGLE)
-def test_single_precision_is_equal_bit_for_bit(name: str) -> None:
+@pytest.mark.parametrize("name", SINGLE | DOUBLE)
+def test_many_are_equal_bit_for_bit(name: str) -> None:
     want = NUMBERS[f"{name}, many"]
-    draw = SINGLE[name]
+    draw = (SINGLE | DOUBLE)[name]
     np.testing.assert_array_equal(digest(draw)(random, random.PRNGKey), want)
     np.testing.assert_array_equal(digest(lambda r: jit(draw(r)))(random, random.PRNGKey), want)
 

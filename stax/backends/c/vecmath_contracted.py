@@ -1,8 +1,8 @@
-"""C text of the logarithms and error functions of random numbers, as rows for `vecmath`.
+"""C text of the logarithms and error functions of float32 random numbers, as rows for `vecmath`.
 
 The formulas, and where each of them rounds, are those of `stax.loops.contracted`, to the last bit:
-`__builtin_fmaf` rounds once on every machine, by an instruction or by the C library.  In double
-precision they are the ordinary functions.
+`__builtin_fmaf` rounds once on every machine, by an instruction or by the C library.
+`vecmath_contracted_f64` has those of double precision.
 """
 
 from __future__ import annotations
@@ -36,20 +36,14 @@ def _polynomial(name: str, coefficients: tuple[float, ...], x: str) -> str:
     return f"float {name} = {_f(first)};{steps}"
 
 
-def _double(name: str) -> str:
-    return f"""//: contracted_{name}_f64 20
-STAX_INLINE double stax_contracted_{name}_f64(double x) {{ return stax_{name}_f64(x); }}
-"""
-
-
 def rows() -> str:
-    """Return the rows of the functions in both precisions."""
+    """Return the rows of the functions in single precision."""
     a, b, c = (_polynomial(v, LOG[k : k + 3], "y") for v, k in (("a", 0), ("b", 3), ("c", 6)))
     ratio = "".join(
         f"\n    p = __builtin_fmaf(p, v, high ? {_f(far)} : {_f(near)});"
         for near, far in zip(GILES_LOW[1:], GILES_HIGH[1:], strict=True)
     )
-    singles = f"""//: contracted_log_f32 32
+    return f"""//: contracted_log_f32 32
 STAX_INLINE float stax_contracted_log_f32(float x) {{
     uint32_t u = stax_bits_f32(x > 0x1p-126f ? x : 0x1p-126f);
     float exponent = (float)((int32_t)(u >> 23) - 126);
@@ -95,4 +89,3 @@ STAX_INLINE float stax_contracted_erfinv_f32(float x) {{
     return p * x;
 }}
 """
-    return singles + "".join(_double(name) for name in ("log", "log1p", "erf", "erfinv"))
