@@ -1,11 +1,12 @@
 /* cuBLAS without a device: column-major products on host memory, for tests. */
 #include <stdlib.h>
 
-static int calls, fail;
+static int calls, fail, refused;
 int fake_cublas_calls(void) { return calls; }
 void fake_cublas_fail(int code) { fail = code; }
 
-int cublasCreate_v2(void **handle) { *handle = malloc(8); return 0; }
+void fake_cublas_refuse(int times) { refused = times; }
+int cublasCreate_v2(void **handle) { *handle = malloc(8); return refused-- > 0 ? 3 : 0; }
 int cublasSetStream_v2(void *handle, void *stream) { return !handle || (long)stream / 16 != 1; }
 int cublasSetMathMode(void *handle, int mode) { return !handle || mode; }
 int cublasSetWorkspace_v2(void *handle, void *work, size_t size) { return !handle || !work || !size; }

@@ -37,15 +37,16 @@ static intptr_t capturing;  /* the stream that captures */
 static int streams, launches, live_modules, live_graphs, live_events, live_pinned, late, devices = 1, version = 12040;
 static size_t limit = (size_t)1 << 34, used;
 static char planted[64], fault[256];
-static int planted_code, planted_after;
+static int planted_code, planted_after, planted_times;
 static intptr_t waited;
 static callback on_launch;
 static __thread int entered;
 
 void fake_plant(const char *name, int code, int after) {
     snprintf(planted, sizeof planted, "%s", name);
-    planted_code = code; planted_after = after;
+    planted_code = code; planted_after = after; planted_times = 1;
 }
+void fake_repeat(int times) { planted_times = times; }  /* the planted error that many times */
 void fake_set(int devices_, int version_, size_t limit_) {
     devices = devices_; version = version_; limit = limit_;
 }
@@ -61,7 +62,8 @@ const char *fake_fault(void) { return fault; }
 static int blame(int code, const char *text) { snprintf(fault, sizeof fault, "%s", text); return code; }
 static int plant(const char *name) {
     if (strcmp(planted, name) || planted_after-- > 0) return 0;
-    planted[0] = 0;
+    if (!--planted_times) planted[0] = 0;
+    planted_after = 0;
     return planted_code;
 }
 #define START(name) { int code_ = plant(name); if (code_) return code_; }
@@ -255,7 +257,13 @@ int cuStreamBeginCapture_v2(void *s, int mode) {
     capturing = (intptr_t)s; captured = 0; tail = &captured;
     return 0;
 }
-int cuStreamEndCapture(void *s, void **g) { (void)s; capturing = 0; *g = captured; return 0; }
+int cuStreamEndCapture(void *s, void **g) {
+    (void)s;
+    capturing = 0; *g = 0;
+    START("cuStreamEndCapture")
+    *g = captured;
+    return 0;
+}
 int cuGraphInstantiateWithFlags(void **x, void *g, unsigned long long f) {
     (void)f;
     START("cuGraphInstantiateWithFlags")

@@ -55,6 +55,18 @@ def test_a_failed_product_is_named(library):
         f(x)
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_memory_that_runs_out_for_the_library(library, times):
+    x = RNG.standard_normal((256, 256))
+    library.fake_cublas_refuse(times)
+    f = stax.jit(lambda x: x @ x, backend="triton")
+    if times == 2:
+        with pytest.raises(DeviceError, match=r"has no memory for cuBLAS: .*float64\[256, 256\]"):
+            f(x)
+        return
+    np.testing.assert_allclose(f(x).to_numpy(), x @ x)
+
+
 def test_a_library_that_is_not_there(cuda, monkeypatch):
     monkeypatch.setenv("STAX_CUBLAS", "libnothing.so")
     with pytest.raises(DeviceError, match=r"STAX_CUBLAS=.*cannot be loaded"):

@@ -115,6 +115,101 @@ def test_memory_that_runs_out_in_a_program_is_reported_and_given_back(cuda):
     assert cuda.fake_fault() == b""
 
 
+def started_singly(cuda, f, x):
+    """The kernels that a run of `f` starts one by one: none where it is a graph."""
+    machine = device.machine(0)
+    calls = []
+    kept = machine.launcher
+    machine.launcher = lambda *a: calls.append(a) or kept(*a)
+    before = cuda.fake_launches()
+    f(x)
+    machine.launcher = kept
+    assert cuda.fake_launches() > before
+    return len(calls)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(
+    "name",
+    ["cuStreamBeginCapture_v2", "cuLaunchKernel", "cuStreamEndCapture",
+     "cuGraphInstantiateWithFlags"],
+)  # fmt: skip
+def test_memory_that_runs_out_while_a_program_is_captured(cuda, name, times):
+    """What is kept is given back; if that is not enough the program runs kernel by kernel."""
+    f = stax.jit(lambda x: np.exp(x) * x.sum(), backend="triton")
+    x = put(np.ones((100, 100), np.float32))
+    machine = device.machine(0)
+    attempts = []
+    kept = machine.captured
+
+    def captured(work):
+        if attempts and times == 1:
+            return kept(work)  # memory that is given back comes again from elsewhere
+        unused = put(np.ones(7777))
+        del unused
+        assert machine._kept
+        cuda.fake_plant(name.encode(), driver.OUT_OF_MEMORY, 0)
+        cuda.fake_repeat(times)
+        attempts.append(kept(work))
+        assert not machine._kept
+        return attempts[-1]
+
+    machine.captured = captured
+    for _ in range(8):
+        f(x)
+    assert attempts
+    assert all((a is None) == (times == 2) for a in attempts)
+    assert (started_singly(cuda, f, x) == 0) == (times == 1)
+    assert cuda.fake_fault() == b""
+
+
+def test_another_failure_while_a_program_is_captured_is_raised(cuda):
+    f = stax.jit(lambda x: np.exp(x) * x.sum(), backend="triton")
+    x = put(np.ones((100, 100), np.float32))
+    cuda.fake_plant(b"cuGraphInstantiateWithFlags", 999, 0)
+    f(x)
+    with pytest.raises(DeviceError, match="cuGraphInstantiateWithFlags failed: CUDA_ERROR_FAKE"):
+        f(x)
+
+
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_memory_that_runs_out_when_a_graph_is_launched(cuda, times):
+    f = stax.jit(lambda x: np.exp(x) * x.sum(), backend="triton")
+    x = put(np.ones((100, 100), np.float32))
+    for _ in range(5):
+        f(x)
+    cuda.fake_plant(b"cuGraphLaunch", driver.OUT_OF_MEMORY, 0)
+    cuda.fake_repeat(times)
+    assert (started_singly(cuda, f, x) == 0) == (times == 1)
+    for _ in range(4):
+        f(x)
+    assert cuda.fake_fault() == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("cuLaunchKernel", "to start kernel kernel0"), ("cuModuleLoadData", "for kernel kernel0")],
+)
+def test_memory_that_runs_out_for_a_kernel(cuda, name, what):
+    """Starting a kernel and loading it take memory too."""
+    x = put(np.ones((100, 100), np.float32))
+    for times in (1, 2):
+        f = stax.jit(lambda x: np.exp(x) * 7 - x.sum(), backend="triton")
+        device.machine(0)._functions.clear()
+        held = fake.used(cuda)
+        cuda.fake_plant(name.encode(), driver.OUT_OF_MEMORY, 0)
+        cuda.fake_repeat(times)
+        if times == 1:
+            assert f(x).shape == x.shape
+            continue
+        with pytest.raises(DeviceError, match=f"has no memory {what}: .*largest values") as info:
+            f(x)
+        assert "array float32[100, 100] (40,000 bytes)" in str(info.value)
+        del info  # its frames hold the results
+        assert fake.used(cuda) == held
+    assert cuda.fake_fault() == b""
+
+
 def test_ten_thousand_launches_leave_nothing(cuda):
     f = stax.jit(lambda x: np.exp(x) * x.sum(), backend="triton")
     x = put(np.ones((100, 100), np.float32))

@@ -38,6 +38,7 @@ COMPUTE = {"float32": 68, "float64": 70, "float16": 68, "bfloat16": 68}
 FAST_TF32 = 77
 DEFAULT_ALGORITHM = -1
 WORKSPACE = 32 * 1024 * 1024
+NO_MEMORY = 3  # a status
 LEAST_FLOPS = 2**24  # below, a launch of our own is as good
 
 ffi = cffi.FFI()
@@ -66,7 +67,13 @@ class Cublas:
         self._lib = library
         handle = ffi.new("cublasHandle_t *")
         on.enter()
-        self._check("cublasCreate_v2", library.cublasCreate_v2(handle))
+        code = int(library.cublasCreate_v2(handle))
+        if code == NO_MEMORY:
+            on.trim()
+            code = int(library.cublasCreate_v2(handle))
+            if code == NO_MEMORY:
+                raise on.exhausted("memory for cuBLAS")
+        self._check("cublasCreate_v2", code)
         self._handle = handle[0]
         self._on = on
         self._stream: Any = None

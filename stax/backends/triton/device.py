@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from stax.backends.triton.build import Image, image_of
-from stax.backends.triton.driver import OUT_OF_MEMORY, Driver, driver, ffi
+from stax.backends.triton.driver import OUT_OF_MEMORY, Driver, driver, ffi, is_exhausted
 from stax.backends.triton.kernel import KernelSource
 from stax.backends.triton.pinned import PinnedMemory
 from stax.errors import DeviceError
@@ -80,10 +80,10 @@ class Machine(Protocol):
         """Wait for all work."""
 
     def captured(self, work: Callable[[], None]) -> Any:
-        """The launches of `work` as one graph, to be given to `replay`; None if not supported."""
+        """The launches of `work` as one graph, to be given to `replay`; None if there is none."""
 
-    def replay(self, graph: Any) -> None:
-        """Launch a captured graph."""
+    def replay(self, graph: Any) -> bool:
+        """Launch a captured graph; False if there is no memory for it, and nothing was done."""
 
 
 class CudaFunction:
@@ -95,7 +95,10 @@ class CudaFunction:
         call = machine.driver.call
         module = ffi.new("CUmodule *")
         code = ffi.from_buffer(image.code)
-        call("cuModuleLoadData", module, code, about=f"for kernel {image.name}")
+        machine.within_memory(
+            f"memory for kernel {image.name}",
+            lambda: call("cuModuleLoadData", module, code, about=f"for kernel {image.name}"),
+        )
         self._module = module[0]
         function = ffi.new("CUfunction *")
         call("cuModuleGetFunction", function, self._module, image.name.encode())
@@ -125,14 +128,26 @@ class CudaFunction:
             if image.scratch:
                 scratch = machine.allocate(image.scratch * grid, f"scratch of {image.name}")
                 self._slots[self._count][0] = scratch
-            code = machine.launcher(
-                self._function, grid, 1, 1, 32 * image.warps, 1, 1, image.shared,
-                machine.stream, self._parameters, ffi.NULL,
-            )  # fmt: skip
+            code = self._start(grid)
+            if code == OUT_OF_MEMORY and not machine.is_capturing:
+                machine.trim()
+                code = self._start(grid)
         if scratch:
             machine.free(scratch)
         if code:
-            raise machine.driver.error("cuLaunchKernel", int(code), f"of kernel {image.name}")
+            error = machine.driver.error("cuLaunchKernel", code, f"of kernel {image.name}")
+            if code == OUT_OF_MEMORY and not machine.is_capturing:
+                raise machine.exhausted(f"memory to start kernel {image.name}") from error
+            raise error
+
+    def _start(self, grid: int) -> int:
+        image, machine = self.image, self._machine
+        return int(
+            machine.launcher(
+                self._function, grid, 1, 1, 32 * image.warps, 1, 1, image.shared,
+                machine.stream, self._parameters, ffi.NULL,
+            )
+        )  # fmt: skip
 
 
 class CudaDevice:
@@ -196,11 +211,14 @@ class CudaDevice:
         return out[0]
 
     @property
+    def is_capturing(self) -> bool:
+        """Whether what this thread issues becomes part of a graph."""
+        return bool(self._capturing) and self._capturing == threading.get_ident()
+
+    @property
     def stream(self) -> Any:
         """What work is issued to: one stream, or another while this thread captures."""
-        if self._capturing and self._capturing == threading.get_ident():
-            return self._capture_stream
-        return self._stream
+        return self._capture_stream if self.is_capturing else self._stream
 
     def enter(self) -> None:
         """Make the device's context current in this thread."""
@@ -225,19 +243,32 @@ class CudaDevice:
                 self.live[address] = (nbytes, label)
                 return address
         out = ffi.new("CUdeviceptr *")
-        try:
-            self.driver.call("cuMemAllocAsync", out, size, self.stream)
-        except DeviceError as error:
-            if getattr(error, "code", 0) != OUT_OF_MEMORY:
-                raise
-            self.trim()
-            try:
-                self.driver.call("cuMemAllocAsync", out, size, self.stream)
-            except DeviceError as again:
-                raise self._exhausted(nbytes, label) from again
+        self.within_memory(
+            f"{nbytes:,} bytes for {label}",
+            lambda: self.driver.call("cuMemAllocAsync", out, size, self.stream),
+        )
         address = int(out[0])
         self.live[address] = (nbytes, label)
         return address
+
+    def within_memory(self, need: str, call: Callable[[], None]) -> None:
+        """Make a call of the driver that takes memory, a second time without what is kept.
+
+        Raises:
+          DeviceError: there is not enough; the message names `need` and the largest live values.
+        """
+        try:
+            call()
+        except DeviceError as error:
+            if not is_exhausted(error):
+                raise
+            self.trim()
+            try:
+                call()
+            except DeviceError as again:
+                if not is_exhausted(again):
+                    raise
+                raise self.exhausted(need) from again
 
     def trim(self) -> None:
         """Give memory that is kept for later back to the device."""
@@ -250,14 +281,15 @@ class CudaDevice:
         self.synchronize()
         self.driver.call("cuMemPoolTrimTo", self._pool, 0)
 
-    def _exhausted(self, nbytes: int, label: str) -> DeviceError:
+    def exhausted(self, need: str) -> DeviceError:
+        """The error that there is no `need`, such as "800 bytes for array float64[100]"."""
         free, total = ffi.new("size_t *"), ffi.new("size_t *")
         self.driver.call("cuMemGetInfo_v2", free, total)
         largest = sorted(self.live.values(), reverse=True)[:5]
         words = ", ".join(f"{text} ({size:,} bytes)" for size, text in largest) or "nothing"
         return DeviceError(
-            f"{self.model} has no {nbytes:,} bytes for {label}: {int(free[0]):,} of "
-            f"{int(total[0]):,} are free; the largest values on it are {words}",
+            f"{self.model} has no {need}: {int(free[0]):,} of {int(total[0]):,} bytes are free; "
+            f"the largest values on it are {words}",
             hint="delete arrays, lower memory_budget=, or use smaller batches",
         )
 
@@ -347,14 +379,28 @@ class CudaDevice:
             return found
 
     def captured(self, work: Callable[[], None]) -> Any:
-        """The launches of `work` as one executable graph; None if they cannot be captured.
+        """The launches of `work` as one executable graph.
 
-        They go to a stream of their own: what other threads issue meanwhile has to run.
+        None if they cannot be captured, or if there is no memory for the graph even without what is
+        kept: it saves time and nothing else.
         """
         if any(f.image.scratch for f in self._functions.values()):
             return None
-        call = self.driver.call
         self.enter()
+        for first in (True, False):
+            try:
+                return self._graph(work)
+            except DeviceError as error:
+                if not is_exhausted(error):
+                    raise
+                if first:
+                    self.trim()
+        return None
+
+    def _graph(self, work: Callable[[], None]) -> Any:
+        """One attempt: launches go to a stream of their own, for what other threads issue
+        meanwhile has to run."""
+        call = self.driver.call
         graph = ffi.new("CUgraph *")
         made = ffi.new("CUgraphExec *")
         with self._capture_lock:
@@ -362,11 +408,17 @@ class CudaDevice:
                 self._capture_stream = self._new_stream()
             call("cuStreamBeginCapture_v2", self._capture_stream, CAPTURE_RELAXED)
             self._capturing = threading.get_ident()
+            ended = False
             try:
                 work()
+                ended = True
             finally:
                 self._capturing = 0
-                call("cuStreamEndCapture", self._capture_stream, graph)
+                code = int(self.driver.function("cuStreamEndCapture")(self._capture_stream, graph))
+                if not ended and graph[0] != ffi.NULL:
+                    call("cuGraphDestroy", graph[0])
+            if code:
+                raise self.driver.error("cuStreamEndCapture", code)
         try:
             call("cuGraphInstantiateWithFlags", made, graph[0], 0)
         finally:
@@ -374,10 +426,20 @@ class CudaDevice:
         destroy = self.driver.function("cuGraphExecDestroy")
         return ffi.gc(made[0], destroy)
 
-    def replay(self, graph: Any) -> None:
-        """Launch a captured graph."""
+    def replay(self, graph: Any) -> bool:
+        """Launch a captured graph; False if there is no memory for it, and nothing was done."""
         self.enter()
-        self.driver.call("cuGraphLaunch", graph, self.stream)
+        for first in (True, False):
+            try:
+                self.driver.call("cuGraphLaunch", graph, self.stream)
+            except DeviceError as error:
+                if not is_exhausted(error):
+                    raise
+                if first:
+                    self.trim()
+            else:
+                return True
+        return False
 
     # ------------------------------------------------------------------ time
 

@@ -146,7 +146,7 @@ class Driver:
         what = f" {about}" if about else ""
         hint = "use backend='c'" if name == "cuInit" else ""
         made = DeviceError(f"{name}{what} failed: {word} ({text})", hint=hint or None)
-        made.code = code  # type: ignore[attr-defined]  # read where memory runs out
+        made.code = code  # type: ignore[attr-defined]  # read by `is_exhausted`
         return made
 
     def _text(self, name: str, code: int) -> str:
@@ -156,6 +156,11 @@ class Driver:
         except DeviceError:
             return f"error {code}"
         return ffi.string(out[0]).decode() if out[0] != ffi.NULL else f"error {code}"
+
+
+def is_exhausted(error: DeviceError) -> bool:
+    """Whether a call failed because memory ran out."""
+    return getattr(error, "code", 0) == OUT_OF_MEMORY
 
 
 def _version(number: int) -> str:

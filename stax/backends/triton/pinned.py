@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.triton.driver import OUT_OF_MEMORY, Driver, ffi
+from stax.backends.triton.driver import Driver, ffi, is_exhausted
 from stax.errors import DeviceError
 
 LEAST = 4096
@@ -50,7 +50,7 @@ class PinnedMemory:
             try:
                 self._drive.call("cuMemHostAlloc", out, size, 0)
             except DeviceError as error:
-                if getattr(error, "code", 0) != OUT_OF_MEMORY:
+                if not is_exhausted(error):
                     raise
                 self._trim()
                 return None  # the process may not pin as much: copies go without

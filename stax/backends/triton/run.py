@@ -220,8 +220,9 @@ class TritonProgram:
         key = (*inputs, *outputs, arena, flags)
         graph = self._graphs.get(key)
         if graph is not None:
-            on.replay(graph)
-            return
+            if on.replay(graph):
+                return
+            del self._graphs[key]
         work()
         if not self._capturable or len(self._graphs) >= MOST_GRAPHS or len(self._seen) >= MOST_SEEN:
             return
