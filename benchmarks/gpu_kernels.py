@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
         costs = lowered.source.traffic
         least = sum(b.nbytes for b in (*lowered.source.inputs, *lowered.source.outputs))
         print(
-            f"| {name} | {costs.launches} | {costs.nbytes / 1e6:.2f} | {least / 1e6:.2f} |",
+            f"| {name} | {costs.launches} | {costs.nbytes / 1e6:.3f} | {least / 1e6:.3f} |",
             flush=True,
         )
         for device in DEVICES if options.compile else ():

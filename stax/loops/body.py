@@ -39,7 +39,7 @@ from stax.dtypes import short_name
 from stax.loops.monoids import MONOIDS
 from stax.loops.ops import Handler, Value
 from stax.loops.scalar_ops import SCALAR_OPS
-from stax.loops.symbolic import Expr, Symbol
+from stax.loops.symbolic import Expr, Symbol, affine_coefficients
 
 INT32_LIMIT = 2**31
 
@@ -230,6 +230,24 @@ class Body:
 def extent(s: Symbol) -> int:
     """The number of values of a loop variable."""
     return int(s.hi) + 1
+
+
+def runs_down_columns(body: Body) -> bool:
+    """Whether memory runs along the results of a reduction, the reduced loops outside of them all.
+
+    Reads that depend on both vote.
+    """
+    votes = 0
+    for access in body.reads:
+        found = affine_coefficients(access.index, (*body.loops, *body.reduction_loops))
+        if found is None:
+            continue
+        own = [abs(found[s]) for s in body.loops if found[s]]
+        over = [abs(found[s]) for s in body.reduction_loops if found[s]]
+        if own and over:
+            # Only when every reduced loop is outside the results is a row of results contiguous.
+            votes += 1 if min(own) < min(over) and max(own) <= min(over) else -1
+    return votes > 0
 
 
 def instruction_lines(instrs: tuple[Instr, ...], indexes: tuple[Expr, ...]) -> list[str]:

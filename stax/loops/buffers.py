@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stax.dtypes import short_name
-from stax.loops.body import Access, Body
+from stax.loops.body import Access, Body, runs_down_columns
 from stax.loops.layout import (
     FixedLayout,
     FlexibleLayout,
@@ -262,6 +262,12 @@ def trace_bodies(data: LoopNode, name: str, layout: FixedLayout) -> tuple[Body, 
     return (tracer.body(_symbols(index), _symbols(rindex)),)
 
 
+def is_down_columns(data: Reduction) -> bool:
+    """Whether memory runs along the results of a reduction, as far as layouts are decided."""
+    (body,) = trace_bodies(data, "", contiguous(data.shape))
+    return runs_down_columns(body)
+
+
 def _as_components(data: Reduction | Scan, values: tuple[Value, ...]) -> tuple[Value, ...]:
     wanted = data.monoid.component_dtypes(data.acc_dtype)
     return tuple(ops.cast(v, d) for v, d in zip(values, wanted, strict=True))
@@ -349,12 +355,15 @@ class BufferTable:
         return found
 
     def _in_two_levels(self, data: LoopNode, origins: tuple[str, ...]) -> LoopNode:
-        """The reduction over partial results where the device wants a long one split."""
+        """The reduction over partial results where the device wants a long one split.
+
+        Columns are cut by their kernel, which reads neighbouring ones together.
+        """
         if self.properties is None or not isinstance(data, Reduction) or not may_split(data):
             return data
         length = math.prod(data.reduction_ranges)
         segments = segment_count(length, math.prod(data.ranges), self.properties)
-        if segments <= 1:
+        if segments <= 1 or is_down_columns(data):
             return data
         partial, merge = split_reduction(data, segments)
         reason = f"partial results of a reduction of {length} elements"

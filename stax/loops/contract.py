@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stax.loops.buffers import is_down_columns
 from stax.loops.layout import Index
 from stax.loops.monoids import monoid
 from stax.loops.nodes import Pointwise, Reduction
 from stax.loops.ops import Value, ops
+from stax.loops.realize import realize_reason
 from stax.loops.scalar_ops import compute_dtype, is_half
 from stax.loops.split import device_properties
 from stax.loops.tensors import BufferTensor, TensorNode, loop_tensor
 
 if TYPE_CHECKING:
-    from stax.core.graph import Graph
+    from stax.core.graph import Atom, Eqn, Graph
     from stax.loops.lower import Lowering
 
 LONG = 2048  # elements from which a contraction may be cut into pieces on a device
@@ -95,6 +97,16 @@ def turned_products(graph: Graph) -> set[int]:
     return found
 
 
+def vectors(eqn: Eqn) -> tuple[Atom, ...]:
+    """The operands of a product that have no rows or columns of their own."""
+    contracted, batch = eqn.params["dimension_numbers"]
+    return tuple(
+        atom
+        for atom, over, along in zip(eqn.inputs, contracted, batch, strict=True)
+        if len(over) + len(along) == atom.aval.ndim
+    )
+
+
 def pieces(device: str, b: int, m: int, n: int, k: int) -> int:
     """Into how many pieces a long contraction with a small result is cut, so that a device is full.
 
@@ -144,12 +156,16 @@ def lower_dot(
         left, right = (t if t.dtype == dtype else _converted(t, dtype) for t in (left, right))
         known = True
     if not known or m == 1 or n == 1 or b * m * n * k <= TINY or k <= 2:
+        loops = _loops(left, right, batch, rows, columns, inner, dtype)
+        if (m == 1 or n == 1) and _is_made_by_tiles(ctx, left, right, loops):
+            return loop_tensor(loops, [left, right])
         # An operand that is read many times is read from memory.
         if n > 1 and not left.is_realized:
             left = ctx.realize(x).permute((*xb, *xf, *xc))
         if m > 1 and not right.is_realized:
             right = ctx.realize(y).permute((*yb, *yc, *yf))
-        return _as_reduction(left, right, batch, rows, columns, inner, dtype)
+        loops = _loops(left, right, batch, rows, columns, inner, dtype)
+        return loop_tensor(loops, [left, right])
     count = pieces(ctx.device, b, m, n, k)
     while k % count:
         count -= 1
@@ -181,6 +197,21 @@ def lower_dot(
         return product
     first, second, axes = len(batch), len(batch) + len(rows), range(product.ndim)
     return product.permute((*axes[:first], *axes[second:], *axes[first:second]))
+
+
+def _is_made_by_tiles(
+    ctx: Lowering, left: TensorNode, right: TensorNode, loops: Pointwise | Reduction
+) -> bool:
+    """Whether a product with a vector computes its operands where it reads them.
+
+    A tile of a device holds many columns of a row: what belongs to the row is computed once for
+    all of them, and one of few operations is not worth a store and a load.
+    """
+    if ctx.device == "cpu" or (left.is_realized and right.is_realized):
+        return False
+    if any(realize_reason(t, 2, ctx.table) for t in (left, right)):
+        return False
+    return isinstance(loops, Reduction) and is_down_columns(loops)
 
 
 def _matrix(ctx: Lowering, node: TensorNode, batch: Axes, rows: int, columns: int) -> BufferTensor:
@@ -216,7 +247,7 @@ def _leading(extent: int, stride: int, least: int) -> bool:
     return extent == 1 or stride >= max(least, 1)
 
 
-def _as_reduction(
+def _loops(
     left: TensorNode,
     right: TensorNode,
     batch: Axes,
@@ -224,7 +255,8 @@ def _as_reduction(
     columns: Axes,
     inner: Axes,
     dtype: np.dtype,
-) -> TensorNode:
+) -> Pointwise | Reduction:
+    """A product as loops of our own."""
     nb, nr = len(batch), len(rows)
     load_left, load_right = left.loader(), right.loader()
     wide = np.dtype(np.float32) if is_half(dtype) else dtype
@@ -236,11 +268,10 @@ def _as_reduction(
         return (ops.logical_and(a, b) if boolean else ops.mul(a, b),)
 
     if not inner:
-        outer = Pointwise(
+        return Pointwise(
             (*batch, *rows, *columns), lambda i: ops.cast(element(i, ())[0], dtype), dtype
         )
-        return loop_tensor(outer, [left, right])
-    data = Reduction(
+    return Reduction(
         ranges=(*batch, *rows, *columns),
         reduction_ranges=inner,
         inner_fn=element,
@@ -248,4 +279,3 @@ def _as_reduction(
         dtype=dtype,
         acc_dtype=compute_dtype(wide),
     )
-    return loop_tensor(data, [left, right])

@@ -22,7 +22,7 @@ from stax.core.aval import Aval
 from stax.core.graph import Atom, Eqn, Graph, Literal, Var, literal_array
 from stax.core.primitive import FALLBACK, Recompute, Sentinel, primitive_named
 from stax.loops.buffers import Buffer, BufferTable, ComputedBuffer, ExternBuffer
-from stax.loops.contract import turned_products
+from stax.loops.contract import turned_products, vectors
 from stax.loops.layout import Index
 from stax.loops.moments import Deviations, squared_deviations, sum_of_squared_deviations
 from stax.loops.nodes import Pointwise, Reduction
@@ -247,7 +247,7 @@ def lower(
         env[var] = BufferTensor(table.add_constant(np.asarray(value), name))
     deviations = squared_deviations(graph)
     users = count_users(graph, deviations)
-    early = needed_in_memory(graph)
+    early = needed_in_memory(graph, device)
     shifts = shifted_reads(graph)
     context.turned = turned_products(graph)
     for eqn in graph.eqns:
@@ -454,8 +454,11 @@ def shifted_reads(graph: Graph) -> dict[Var, float]:
     return {v: sum(own.values()) / max(v.aval.size, 1) for v, own in slices.items() if len(own) > 2}
 
 
-def needed_in_memory(graph: Graph) -> set[Var]:
-    """Values that some reader needs in memory whatever the thresholds say."""
+def needed_in_memory(graph: Graph, device: str) -> set[Var]:
+    """Values that some reader needs in memory whatever the thresholds say.
+
+    On a device, of a vector that only a product with a matrix reads, the product decides.
+    """
     needed = {a for a in graph.outputs if isinstance(a, Var)}
     overwritten: dict[Var, int] = {}
     readers = Counter(graph.outputs)
@@ -474,7 +477,12 @@ def needed_in_memory(graph: Graph) -> set[Var]:
         # What is only read through one view need not lie in memory but as that view.
         view = eqn.prim.recompute is Recompute.VIEW and eqn.outputs[0] in needed
         if opaque or view:
+            left = vectors(eqn) if device != "cpu" and eqn.op == "dot_general" else ()
             needed.update(
-                a for a in eqn.inputs if isinstance(a, Var) and (opaque or readers[a] > 1)
+                a
+                for a in eqn.inputs
+                if isinstance(a, Var)
+                and (opaque or readers[a] > 1)
+                and not (a in left and readers[a] == 1)
             )
     return needed

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from stax.loops.body import Body, extent
+from stax.loops.body import Body, extent, runs_down_columns
 from stax.loops.layout import preferred_order
 from stax.loops.symbolic import Symbol, affine_coefficients
 from stax.schedule.kernel import (
@@ -250,7 +250,7 @@ def _seed(name: str, parts: Sequence[Body], options: FusionOptions) -> Kernel:
     elif not loops:
         role, dims = (Role.ALL, inner) if options.mixed else (Role.ROW, inner)
         kernel = Kernel(name, _extents(inner), None if options.mixed else 0)
-    elif _prefers_column(body):
+    elif runs_down_columns(body):
         kernel = Kernel(name, _extents((*inner, *loops)), len(inner))
         role, dims = Role.COLUMN, (*inner, *loops)
     else:
@@ -261,27 +261,6 @@ def _seed(name: str, parts: Sequence[Body], options: FusionOptions) -> Kernel:
         member.indexes = mapped_indexes(member, kernel.space, kernel.split)
         kernel.add(member, partial=len(parts) > 1)
     return kernel
-
-
-def _prefers_column(body: Body) -> bool:
-    """True when memory runs along the results and the reduced loops lie outside all of them."""
-    votes = 0
-    symbols = (*body.loops, *body.reduction_loops)
-    for access in body.reads:
-        found = affine_coefficients(access.index, symbols)
-        if found is None:
-            continue
-        own = [abs(found[s]) for s in body.loops if found[s]]
-        over = [abs(found[s]) for s in body.reduction_loops if found[s]]
-        if not own or not over:
-            continue
-        weight = _numel(symbols)
-        if min(own) < min(over):
-            # Only when every reduced loop is outside the results is a row of results contiguous.
-            votes += weight if max(own) <= min(over) else -weight
-        else:
-            votes -= weight
-    return votes > 0
 
 
 def try_join(
@@ -319,7 +298,7 @@ def _fits(
         return []
     if not loops or _numel(loops) == 1:
         return [(Role.ALL, inner, None) if options.mixed else (Role.ROW, (*loops, *inner), 1)]
-    if _prefers_column(body):
+    if runs_down_columns(body):
         return [
             (Role.COLUMN, (*inner, *loops), _numel(inner)),
             (Role.ROW, (*loops, *inner), _numel(loops)),

@@ -46,6 +46,10 @@ KERNELS = {
     "long softmax": (lambda x: stax.nn.softmax(x, axis=-1), np.tile(X[:3], (1, 100))),
     "long row": (lambda x: (x * x).sum(-1), np.tile(X[:3], (1, 200))),
     "long column": (lambda x: (x * x).sum(0), np.tile(X[:, :3], (300, 1))),
+    "a factor of each row": (
+        lambda x, y: (np.tanh(y) @ x, x.T @ (y * y), x[:5, :40] @ np.exp(x[0, :40])),
+        np.tile(X, (250, 1))[:, :40].copy() / 100, np.tile(X[:, 0], 250),
+    ),
     "shared columns": (
         lambda x: ((x * x).sum(0), x.max(0), (x > 0).any(0), x.var(0), x * 2),
         np.tile(X, (40, 1)),
