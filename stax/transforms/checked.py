@@ -41,8 +41,8 @@ from stax.pytree import tree_flatten, tree_unflatten
 from stax.transforms.arguments import name_of
 from stax.transforms.checks import USER, Error, Flat, Site, check_p
 from stax.transforms.control_graphs import parts
+from stax.transforms.effects import quiet_equation
 from stax.transforms.inspect import stage_function
-from stax.transforms.simplify import has_effect
 
 __all__ = ["DIVISION", "INDEX", "NAN", "checked_function"]
 
@@ -252,10 +252,10 @@ class _Checker:
             return self.loop(eqn, state, values)
         elif prim.name in _RULES:
             # The rule stays with the call; the checks run beside it, for the state alone.
-            outs = bind(prim, *values, **_without_effects(params))
+            outs = bind(prim, *values, **quiet_equation(eqn).params)
             return self.run(params["graph"], state, values)[0], outs
         else:  # the reversal of a chain, whose steps have been checked on the way forward
-            return state, bind(prim, *values, **_without_effects(params))
+            return state, bind(prim, *values, **quiet_equation(eqn).params)
         return list(found[:n]), found[n:]
 
     def loop(self, eqn: Eqn, state: list[Any], values: list[Any]) -> tuple[list[Any], Flat]:
@@ -299,20 +299,6 @@ class _Checker:
             body_consts=nc + nb,
         )
         return list(found[:n]), found[n:-1]
-
-
-def _without_effects(params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters whose graphs make no checks and no prints, at any depth."""
-    return {k: _quiet(v) for k, v in params.items()}
-
-
-def _quiet(value: Any) -> Any:
-    if isinstance(value, tuple) and any(isinstance(v, Graph) for v in value):
-        return tuple(_quiet(v) for v in value)
-    if not isinstance(value, Graph):
-        return value
-    kept = [e for e in value.eqns if e.outputs or not has_effect(e.prim)]
-    return value.replace(eqns=[e.replace(params=_without_effects(e.params)) for e in kept])
 
 
 def _any(flags: Any) -> Any:

@@ -19,9 +19,7 @@ from stax.core.primitive import NONLINEAR, ZERO_DERIVATIVE, Primitive, Recompute
 from stax.core.source import user_source
 from stax.core.trace import Tracer, bind
 from stax.errors import CheckFailedError, DtypeError, PytreeError
-from stax.primitives.elementwise import (
-    eq,
-)
+from stax.primitives.elementwise import eq
 from stax.primitives.families import literal
 from stax.primitives.views import move_axis
 from stax.pytree import register_pytree_node, tree_flatten, tree_unflatten
