@@ -25,6 +25,7 @@ from stax.loops.buffers import Buffer, BufferTable, ComputedBuffer, ExternBuffer
 from stax.loops.contract import turned_products, vectors
 from stax.loops.layout import Index
 from stax.loops.moments import Deviations, squared_deviations, sum_of_squared_deviations
+from stax.loops.monoids import SUM
 from stax.loops.nodes import Pointwise, Reduction
 from stax.loops.ops import Value, ops
 from stax.loops.realize import realize_reason
@@ -373,7 +374,11 @@ def _unrolled(node: LoopTensor, data: Reduction) -> LoopTensor:
             parts = tuple(ops.cast(v, d) for v, d in zip(values, wanted, strict=True))
             total = parts if total is None else data.monoid.combine(total, parts)
         assert total is not None
-        return ops.cast(total[data.project], data.dtype)
+        value = total[data.project]
+        if data.monoid is SUM and data.acc_dtype.kind in "fc":
+            # A sum starts from 0.0, so that it is not -0.0 where all elements are.
+            value = ops.add(value, ops.constant(0.0, wanted[0]))
+        return ops.cast(value, data.dtype)
 
     unrolled = LoopTensor(Pointwise(data.ranges, inner, data.dtype), node.depth)
     unrolled.weight = node.weight * len(places)

@@ -33,6 +33,7 @@ class Monoid:
         exact: whether any order and grouping gives the same bits.
         reduce: NumPy form over the last axis; None where only ``combine`` is defined.
         accumulate: NumPy running form over the last axis, likewise.
+        start: what running results start from, where ``identity`` would change the first element.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Monoid:
     exact: bool
     reduce: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
     accumulate: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
+    start: Callable[[np.dtype], tuple[Any, ...]] | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -88,6 +90,7 @@ def _simple(
     combine: Callable[[Value, Value], Value],
     ufunc: np.ufunc,
     exact: bool,
+    start: Callable[[np.dtype], Any] | None = None,
 ) -> Monoid:
     return register(
         Monoid(
@@ -99,11 +102,20 @@ def _simple(
             exact=exact,
             reduce=lambda v: (ufunc.reduce(v[0], axis=-1, dtype=v[0].dtype),),
             accumulate=lambda v: (ufunc.accumulate(v[0], axis=-1, dtype=v[0].dtype),),
+            start=None if start is None else lambda dtype: (start(dtype),),
         )
     )
 
 
-SUM = _simple("sum", lambda d: d.type(0).item(), lambda a, b: ops.add(a, b), np.add, False)
+def _negative_zero(dtype: np.dtype) -> Any:
+    """What leaves -0.0 as it is when it is added to it, which 0.0 does not."""
+    if dtype.kind == "c":
+        return complex(-0.0, -0.0)
+    return dtype.type(-0.0 if dtype.kind == "f" else 0).item()
+
+
+SUM = _simple("sum", lambda d: d.type(0).item(), lambda a, b: ops.add(a, b), np.add, False,
+              _negative_zero)  # fmt: skip
 PROD = _simple("prod", lambda d: d.type(1).item(), lambda a, b: ops.mul(a, b), np.multiply, False)
 MAX = _simple("max", lowest, lambda a, b: ops.max(a, b), np.maximum, True)
 MIN = _simple("min", highest, lambda a, b: ops.min(a, b), np.minimum, True)

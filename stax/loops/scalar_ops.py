@@ -62,7 +62,8 @@ class ScalarOp:
     NaN, ``alternates`` that it changes the sign and no more, ``multiplies`` that the product of a
     value with itself does not depend on its sign.  ``summands`` are the signs of the operands whose
     sum the result is; a real result has the opposite sign, and no other bit, where one of the
-    operands at ``odd`` has.
+    operands at ``odd`` has.  ``plus`` says when a real result cannot be -0.0: "always", where
+    "both" operands are one value, or where "either" operand cannot be.
     """
 
     name: str
@@ -83,6 +84,7 @@ class ScalarOp:
     multiplies: bool = False
     summands: tuple[int, ...] = ()
     odd: tuple[int, ...] = ()
+    plus: str = ""
 
 
 SCALAR_OPS: dict[str, ScalarOp] = {}
@@ -336,7 +338,7 @@ _row("add", 2, np.add,
      {"f": "({0} + {1})", "c": "({0} + {1})", "i": "({ct})({0} + {1})", "b": "({0} | {1})"},
      triton={"f": "({0} + {1})", "i": "({0} + {1})", "b": "({0} | {1})"},
      interval=ranges.add, symbolic=symbolic.add, commutes=True,
-     summands=(1, 1))  # fmt: skip
+     summands=(1, 1), plus="either")  # fmt: skip
 _row("sub", 2, np.subtract,
      {"f": "({0} - {1})", "c": "({0} - {1})", "i": "({ct})({0} - {1})"},
      triton={"f": "({0} - {1})", "i": "({0} - {1})"}, interval=ranges.sub,
@@ -347,7 +349,7 @@ _row("mul", 2, np.multiply,
       "b": "({0} & {1})"},
      triton={"f": "({0} * {1})", "i": "({0} * {1})", "b": "({0} & {1})"},
      interval=ranges.mul, symbolic=symbolic.mul, commutes=True, multiplies=True,
-     odd=(0, 1))  # fmt: skip
+     odd=(0, 1), plus="both")  # fmt: skip
 _row("div", 2, np.true_divide, {"f": "({0} / {1})", "c": "stax_div_{t}({0}, {1})"},
      triton={"f": "({0} / {1})"}, flops=4.0, odd=(0,))  # fmt: skip
 _row("neg", 1, np.negative, {"f": "(-{0})", "c": "stax_negative_{t}({0})", "i": "({ct})(-{0})"},
@@ -355,7 +357,7 @@ _row("neg", 1, np.negative, {"f": "(-{0})", "c": "stax_negative_{t}({0})", "i": 
      summands=(-1,))  # fmt: skip
 _row("abs", 1, np.absolute, {**dict.fromkeys("fci", "stax_abs_{t}({0})"), "u": "{0}"},
      triton={"f": "tl.abs({0})", "i": "tl.abs({0})", "u": "{0}", "b": "{0}"},
-     result=_part, interval=ranges.absolute, pick=_pick_nonnegative)  # fmt: skip
+     result=_part, interval=ranges.absolute, pick=_pick_nonnegative, plus="always")  # fmt: skip
 _function("sign", 1, np.sign, 2.0, {"f": "stax_sign({0})", "i": "stax_integer_sign({0})"},
           kinds="fi", interval=ranges.sign)  # fmt: skip
 _function("floordiv", 2, np.floor_divide, 8.0, {"f": "stax_floordiv({0}, {1})",

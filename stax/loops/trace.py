@@ -157,7 +157,30 @@ class BodyTracer(Handler):
         elif dtype == BOOL:
             interval = ranges.BOOL
         ids = tuple(self.ref(a).id for a in args)
+        if row.plus == "either" and dtype.kind == "f":
+            # 0.0 + x is x unless x is -0.0.
+            for one, other in (ids, ids[::-1]):
+                if self._is_zero(one) and self._is_plus(other):
+                    return self._values[other]
         return self._emit(row.name, ids, dtype, tuple(sorted(params.items())), interval)
+
+    def _is_zero(self, number: int) -> bool:
+        instr = self.instrs[number]
+        return instr.op == "constant" and repr(instr.attrs[0]) == "0.0"
+
+    def _is_plus(self, number: int, depth: int = 8) -> bool:
+        """Whether a real value is known not to be -0.0."""
+        instr = self.instrs[number]
+        if instr.op == "constant":
+            return repr(instr.attrs[0]) != "-0.0"
+        if instr.op == "cast":
+            return self.instrs[instr.args[0]].dtype.kind in "iub"
+        row = SCALAR_OPS.get(instr.op)
+        if row is None or not row.plus or depth == 0:
+            return False
+        if row.plus == "both":
+            return instr.args[0] == instr.args[1]
+        return row.plus == "always" or any(self._is_plus(a, depth - 1) for a in instr.args)
 
     def _symbolic(
         self, row: ScalarOp, args: tuple[Recorded, ...], dtype: np.dtype

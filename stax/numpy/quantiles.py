@@ -262,6 +262,11 @@ nanquantile = _at_levels(np.nanquantile, "of the elements that are not NaN")
 nanpercentile = _at_levels(np.nanpercentile, "of the elements that are not NaN")
 
 
+def _from_zero(value: Array) -> Array:
+    """A sum that starts from 0.0, as NumPy's of the elements in the middle."""
+    return el.add(value, scalar_zero(aval_of(value).dtype))
+
+
 @implements(np.median)
 def median(
     a: Array,
@@ -271,7 +276,7 @@ def median(
     keepdims: Any = False,
 ) -> Array:
     """The middle element, or the mean of the two in the middle; as `numpy.median`."""
-    value = _quantile(a, np.float64(0.5), axis, "linear", keepdims, False, "median")
+    value = _from_zero(_quantile(a, np.float64(0.5), axis, "linear", keepdims, False, "median"))
     return deliver(value, out, "median")
 
 
@@ -284,5 +289,5 @@ def nanmedian(
     keepdims: Any = False,
 ) -> Array:
     """The median of the elements that are not NaN; as `numpy.nanmedian`."""
-    value = _quantile(a, np.float64(0.5), axis, "linear", keepdims, True, "nanmedian")
+    value = _from_zero(_quantile(a, np.float64(0.5), axis, "linear", keepdims, True, "nanmedian"))
     return deliver(value, out, "nanmedian")

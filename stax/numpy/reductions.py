@@ -14,7 +14,8 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.core.source import user_source
-from stax.dtypes import DType, is_float, is_inexact
+from stax.core.trace import Tracer
+from stax.dtypes import DType, is_complex, is_float, is_inexact
 from stax.errors import ShapeError
 from stax.numpy.promotion import as_dtype, asarray_dtype
 from stax.numpy.registration import (
@@ -95,6 +96,35 @@ def truth(x: Array) -> Array:
     return x if aval.dtype == BOOL else el.ne(x, scalar_zero(aval.dtype))
 
 
+def _absent_term(dtype: DType) -> Any:
+    """What does not change a sum, of any sign, when it is added."""
+    return complex(-0.0, -0.0) if is_complex(dtype) else -0.0 if is_float(dtype) else 0
+
+
+def _has_negative_zero(value: Any) -> bool:
+    if isinstance(value, Tracer):
+        return False
+    plain = np.asarray(value)
+    return any(bool(np.any(np.signbit(part) & (part == 0))) for part in (plain.real, plain.imag))
+
+
+def _from_negative_zero(x: Array, axes: Sequence[int], first: Array) -> Array:
+    """The sum that starts from `first` in place of 0.0: -0.0 where all its terms are."""
+    if is_complex(aval_of(x).dtype):
+        return el.complex_(
+            _from_negative_zero(el.real(x), axes, el.real(first)),
+            _from_negative_zero(el.imag(x), axes, el.imag(first)),
+        )
+
+    def negative(v: Array) -> Array:
+        return el.logical_and(el.signbit(v), el.eq(v, scalar_zero(aval_of(v).dtype)))
+
+    whole = el.logical_and(re.reduce_all(negative(x), axes), negative(first))
+    # Minus the sum of the negated terms has the sign, and the derivative of the sum.
+    turned = el.neg(el.sub(reduce_sum(el.neg(x), axes), first))
+    return el.select(whole, turned, el.add(reduce_sum(x, axes), first))
+
+
 def _reduced(
     name: str,
     reduce: Callable[..., Any],
@@ -137,6 +167,8 @@ def _reduced(
                 value = broadcast_to_shape(first, shape)
             else:
                 value = combine(reduce(x, axes), first)
+                if name == "sum" and is_inexact(kind) and _has_negative_zero(initial):
+                    value = _from_negative_zero(x, axes, first)
         else:
             value = reduce(x, axes)
         return deliver(restored(value, x.shape, axes, keepdims), out, name)
@@ -144,7 +176,7 @@ def _reduced(
     return traced
 
 
-_sum = _reduced("sum", reduce_sum, el.add, lambda d: 0, sum_dtype)
+_sum = _reduced("sum", reduce_sum, el.add, _absent_term, sum_dtype)
 _prod = _reduced("prod", re.reduce_prod, el.mul, lambda d: 1, sum_dtype)
 _max = _reduced("max", re.reduce_max, el.maximum, None, None)
 _min = _reduced("min", re.reduce_min, el.minimum, None, None)

@@ -141,8 +141,12 @@ def ufunc_reduce(
     if dtype is not None:
         x = converted(x, asarray_dtype(dtype))
     axes = reduced_axes(axis, len(aval_of(x).shape), ufunc.__name__)
+    shape = aval_of(x).shape
     for k in axes:
         x = _folded(ufunc, x, k)
+    alone = bool(axes) and all(shape[k] == 1 for k in axes)
+    if alone and initial is np._NoValue and ufunc.identity is not None:
+        initial = converted(np.asarray(ufunc.identity), aval_of(x).dtype)
     if initial is not np._NoValue and initial is not None:
         x = _binary(ufunc, "reduce")(initial, x)
     return deliver(_without(x, axes, keepdims), out, ufunc.__name__)

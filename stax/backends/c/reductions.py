@@ -58,8 +58,11 @@ def component_dtypes(monoid: Monoid, dtype: DType) -> tuple[DType, ...]:
 class Accumulator:
     """The accumulators of one reduction: C names and the statements on them."""
 
-    def __init__(self, monoid: Monoid, dtype: DType, emitter: Emitter) -> None:
+    def __init__(
+        self, monoid: Monoid, dtype: DType, emitter: Emitter, *, running: bool = False
+    ) -> None:
         self.monoid = monoid
+        self.start = monoid.start if running and monoid.start is not None else monoid.identity
         self.dtypes = component_dtypes(monoid, dtype)
         self.names = [emitter.fresh("a") for _ in self.dtypes]
         self.emitter = emitter
@@ -94,8 +97,8 @@ class Accumulator:
         return literal(self.monoid.identity(self.dtypes[0])[0], self.dtypes[0])
 
     def declare(self) -> list[str]:
-        """Declarations with the identity."""
-        values = self.monoid.identity(self.dtypes[0])
+        """Declarations with the neutral element."""
+        values = self.start(self.dtypes[0])
         lines = [
             f"{c_type(d)} {name} = {literal(v, d)};"
             for name, v, d in zip(self.names, values, self.dtypes, strict=True)

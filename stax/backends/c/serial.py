@@ -37,7 +37,7 @@ class SerialEmitter(KernelFrame):
         instr = body.instrs[place]
         monoid = MONOIDS[instr.attrs[0]]
         emitter.emit(body.instrs, self.at(member), values, 0, place)
-        accumulator = Accumulator(monoid, instr.dtype, emitter)
+        accumulator = Accumulator(monoid, instr.dtype, emitter, running=True)
         operands = [values[a] for a in instr.args]
         right = [v.text for v in operands]
         merged = combine_lines(monoid, accumulator.dtypes, accumulator.names, right, emitter)
