@@ -16,6 +16,7 @@ from stax.backends.c.folds import LANES, fold_call
 from stax.backends.c.handler import Emitter, literal
 from stax.backends.c.lanes import (
     CHUNK,
+    LEAST_LENGTH,
     NOWHERE,
     Ahead,
     Loop,
@@ -28,7 +29,6 @@ from stax.backends.c.quotients import quotient_loop
 from stax.backends.c.reductions import Accumulator
 from stax.backends.c.streams import fetching_loop, streams_of
 
-LEAST_LENGTH = 16  # elements from which lanes pay
 _ASSIGNED = re.compile(r"^\w+ (\w+) = (.*);$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 

@@ -37,17 +37,21 @@ static __attribute__((noinline)) {result} stax_fold_{name}_{t}({parameters}) {{
 """
 # What blocks of rows have summed up for each column, merged as a tree, so that the error grows with
 # the logarithm of their number; so many columns at a time that all blocks stay in the second cache.
+# Written in vectors, it needs nothing of the compiler: a third of its time for a loop.
 _COLUMNS = """\
 //: columns_sum_{t} 0
-static __attribute__((noinline)) void stax_columns_sum_{t}({ct} *c, int64_t blocks, int64_t n) {{
+typedef {ct} stax_columns_{t}
+    __attribute__((vector_size({bytes}), aligned(sizeof({ct})), may_alias));
+STAX_BRIEF static void stax_columns_sum_{t}({ct} *c, int64_t blocks, int64_t n) {{
     for (int64_t part = 0; part < n; part += {merged}) {{
         int64_t upto = part + {merged} < n ? part + {merged} : n;
         for (int64_t half = 1; half < blocks; half *= 2)
         for (int64_t b = 0; b + half < blocks; b += 2 * half) {{
-            {ct} *restrict to = c + b * n;
-            const {ct} *restrict from = to + half * n;
-            #pragma omp simd
-            for (int64_t k = part; k < upto; k++) to[k] += from[k];
+            {ct} *to = c + b * n + part, *end = c + b * n + upto;
+            const {ct} *from = to + half * n;
+            for (; to + {width} <= end; to += {width}, from += {width})
+                *(stax_columns_{t} *)to += *(const stax_columns_{t} *)from;
+            for (; to < end; to++, from++) *to += *from;
         }}
     }}
 }}
@@ -83,7 +87,11 @@ def rows() -> str:
     """Return the rows of all folds, for every type."""
     wide = _WIDENED + _indented("wide[k] += wide[k + @];", LANES) + "\n    return wide[0];"
     parts = [_fold("wide", "f32", "double", _lines("f32"), [], wide)]
-    parts += [_COLUMNS.format(t=t, ct=_TYPES[t], merged=MERGED_COLUMNS) for t in COLUMN_TYPES]
+    for t in COLUMN_TYPES:
+        width = BYTES // (int(t[1:]) // 8)
+        parts.append(
+            _COLUMNS.format(t=t, ct=_TYPES[t], bytes=BYTES, merged=MERGED_COLUMNS, width=width)
+        )
     for tag, ct in _TYPES.items():
         parts.append(_LINE.format(t=tag, ct=ct, bytes=BYTES))
         for name, simple in SIMPLE.items():

@@ -28,9 +28,7 @@ _NUMBER = re.compile(
     r"(?<![\w.])((?:0x[\da-f.]+(?:p[+-]?\d+)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)[ulf]*)",
     re.IGNORECASE,
 )
-_REDUCTION = re.compile(
-    r"simd .*reduction\((?:[+*]|max|min):"
-)  # an extreme of 0.0 and -0.0 is either
+_REDUCTION = re.compile(r"simd .*reduction\((?:max|min):")  # of 0.0 and -0.0, either is one
 _CONTEXT_ENDS = "} stax_context;\n"
 _RUN = "int32_t stax_run("
 _VARIABLES = """\

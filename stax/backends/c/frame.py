@@ -7,6 +7,7 @@ rows, `serial` for scans and scatters.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 
 from stax.backends.c.division import FAST, declared
 from stax.backends.c.handler import INNER_DEPTH, ROW_DEPTH, CValue, Emitter
+from stax.backends.c.lanes import LEAST_LENGTH
 from stax.backends.c.vecmath import with_calls
 from stax.dtypes import DType
 from stax.loops.scalar_ops import SCALAR_OPS, c_type
@@ -39,6 +41,8 @@ class KernelSource:
     parallel: bool
     functions: list[str] = field(default_factory=list)
     routines: tuple[str, ...] = ()  # that it is given the addresses of
+    nanoseconds: float = 0.0  # about what it takes, 0 where nothing is known
+    scalar: bool = False  # whether vectors bring little, for want of long rows
 
     @property
     def key(self) -> str:
@@ -133,11 +137,18 @@ class KernelFrame:
             self.emitter.checks,
             self.workspace,
             self.parallel,
+            nanoseconds=self.nanoseconds,
+            scalar=self.serial or not self.along or self.along[-1] < LEAST_LENGTH,
         )
 
     @property
     def parallel(self) -> bool:
         """Whether the kernel is worth more than one thread."""
+        return self.nanoseconds > PARALLEL_NANOSECONDS
+
+    @functools.cached_property
+    def nanoseconds(self) -> float:
+        """About what the kernel takes on one thread."""
         cost = 0.0
         for member in self.kernel.members:
             one = 0.0
@@ -146,7 +157,7 @@ class KernelFrame:
                 one += (row.flops * 0.12) if row is not None else 0.15
             points = math.prod(self.rows) if member.role is Role.OUTER else self.kernel.numel
             cost += one * points
-        return cost > PARALLEL_NANOSECONDS
+        return cost
 
     def pragma(self, collapse: int, simd: str = "") -> list[str]:
         if not self.parallel:

@@ -20,6 +20,7 @@ from stax.backends.c.reductions import Accumulator
 from stax.backends.c.vecmath import function_table
 from stax.loops.scalar_ops import c_type, type_tag
 
+LEAST_LENGTH = 16  # elements from which lanes pay
 FEW_LINES = 64  # statements of all vectors up to which they stand side by side
 CHUNK = 256  # elements that are searched for an extreme, once it is known to be among them
 LONG_FLOPS = 15  # operations of a function beside which an addition's latency does not show

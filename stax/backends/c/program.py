@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stax.backends.c.attention import workspace as attention_workspace
+from stax.backends.c.brief import Weight, light, weight_of_call, weight_of_kernel
 from stax.backends.c.convolution import KINDS as CONVOLUTION_KINDS
 from stax.backends.c.convolution import call_statement as convolution_call
 from stax.backends.c.convolution import routine_of as convolution_routine
@@ -129,7 +130,7 @@ def emit_program(program: Program) -> ProgramSource:
     """Print a program with everything nested in it."""
     printer = _Printer()
     body, plan = printer.block(program, "")
-    text_kernels = "\n".join(printer.definitions)
+    text_kernels = "\n".join(printer.texts())
     functions = "".join(
         (
             PREAMBLE,
@@ -166,7 +167,8 @@ class _Printer:
         self.printed = PrintedKernels()
         self.kernels: list[KernelSource] = []
         self.functions: dict[str, str] = {}
-        self.definitions: list[str] = []
+        self.definitions: list[tuple[str, str]] = []  # functions with their names
+        self.light: list[dict[str, bool]] = []  # of each block
         self.constants: list[ConstBuffer] = []
         self.fallbacks: list[Fallback] = []
         self.routines = list(PRODUCTS)
@@ -187,6 +189,7 @@ class _Printer:
         uses = Uses(order, lowered.outputs, program.in_place.base, holder)
         calls: list[str] = []
         work: dict[int, int] = {}
+        weights: list[Weight] = []
 
         for step, item in enumerate(order):
             if isinstance(item, CallStep):
@@ -199,9 +202,11 @@ class _Printer:
                     calls.append(text.replace("@work@", _place(step, space.nbytes)))
                 else:
                     calls.append(self.call(lowered, item, names))
+                    weights.append(weight_of_call(_results(lowered, item)[0]))
                 continue
             source = self.printed.source(item, dtypes, functools.partial(uses.escapes, step=step))
             function, number = self.kernel(source, prefix)
+            weights.append(weight_of_kernel(function, source))
             work[step] = source.workspace
             place = f"arena + {_place(step, source.workspace)}" if source.workspace else "0"
             own = [f"ctx->products[{self.slot(r)}]" for r in source.routines]
@@ -215,6 +220,7 @@ class _Printer:
                 )
             else:
                 calls.append(f"{function}({arguments});")
+        self.light.append(light(weights))
         plan = _arena(lowered, uses, work)
         places = _places(lowered, plan, pointers, len(self.constants))
         self.constants += [b for b in table if isinstance(b, ConstBuffer)]
@@ -226,6 +232,12 @@ class _Printer:
             calls = [rows_text(calls, places)]
         declared = [place.declared(name) for name, place in places.items() if name in shown]
         return "\n".join("    " + line for line in (*declared, *calls)), plan
+
+    def texts(self) -> list[str]:
+        """The functions; those of little weight in every block that calls them are compiled so."""
+        heavy = {name for block in self.light for name, light in block.items() if not light}
+        found = {name for block in self.light for name in block} - heavy
+        return [f"STAX_BRIEF\n{s}" if name in found else s for name, s in self.definitions]
 
     def slot(self, routine: str) -> int:
         """The place of a routine in the program's table."""
@@ -265,9 +277,8 @@ class _Printer:
         function = self.functions.get(source.key)
         if function is None:
             function = self.functions[source.key] = f"{prefix}{source.name}"
-            self.definitions.append(
-                f"static int32_t {function}({source.signature}) {{\n{source.body}\n}}\n"
-            )
+            text = f"static int32_t {function}({source.signature}) {{\n{source.body}\n}}\n"
+            self.definitions.append((function, text))
         return function, len(self.kernels) - 1
 
     def nested(self, program: Program) -> NestedFunction:
@@ -275,12 +286,13 @@ class _Printer:
         name = f"block{self.blocks}"
         self.blocks += 1
         body, plan = self.block(program, f"{name}_")
-        self.definitions.append(
+        text = (
             plain_where_rows(body)
             + f"static int32_t {name}(void **in, void **out, char *arena, stax_context *ctx) {{\n"
             f"    int32_t code = 0, bad = 0;\n    (void)bad; (void)in; (void)out; (void)arena;\n"
             f"{body}\n    goto done;\ndone:;\n    return code;\n}}\n"
         )
+        self.definitions.append((name, text))
         return NestedFunction(name, aligned(plan.nbytes), _carried_in_place(program))
 
 

@@ -43,6 +43,7 @@ _COMPLEX = {
     "prod": Simple("", "{a} = stax_plain_mul_{t}({a}, {v});", "stax_plain_mul_{t}({a}, {b})"),
 }
 _ORDERED = ("max", "min")
+_ROUNDED = ("sum", "prod")
 
 
 def simple_form(name: str, dtype: DType) -> Simple | None:
@@ -108,9 +109,15 @@ class Accumulator:
         return lines
 
     def clauses(self) -> list[str]:
-        """Reduction clauses for a vectorised loop."""
+        """Reduction clauses for a vectorised loop of few elements.
+
+        Sums and products of floating numbers have none: their order would be left to the compiler.
+        Without it everything else is computed in vectors, and they are added up one after another.
+        """
         assert self.simple is not None
-        found = [f"reduction({self.simple.clause}:{self.names[0]})"]
+        found = []
+        if self.monoid.name not in _ROUNDED or self.dtypes[0].kind != "f":
+            found.append(f"reduction({self.simple.clause}:{self.names[0]})")
         if self.nan:
             found.append(f"reduction(|:{self.nan})")
         return found

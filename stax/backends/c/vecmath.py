@@ -58,6 +58,11 @@ typedef double _Complex complex128_t;
 #define STAX_FMA 0
 #endif
 #define STAX_INLINE static inline __attribute__((always_inline, unused))
+#if !defined(__clang__) && __GNUC__ >= 12  /* before, other options are lost */
+#define STAX_BRIEF __attribute__((noinline, optimize("Og")))
+#else
+#define STAX_BRIEF __attribute__((noinline))
+#endif
 /* A function of the C library under a name of ours.  By its own name the compiler would know it,
    compute calls with constants itself and round some of them otherwise than the library. */
 #define STAX_LIBRARY(name) __asm__(STAX_QUOTED(__USER_LABEL_PREFIX__) name) __attribute__((const))
