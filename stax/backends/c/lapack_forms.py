@@ -211,31 +211,33 @@ int32_t stax_solve_banded_@t(const int64_t *s, int32_t threads, void *const *p) 
 }
 """
 
-# The method of Bjorck and Hammarling (1983) on the complex Schur form, column by column.
-_ROOTS = """\
-typedef complex128_t stax_z;
-extern stax_z csqrt(stax_z);
-extern double hypot(double, double);
-static int stax_root(int64_t n, stax_z *a, stax_z *z, stax_z *room) {
-    int info = stax_form_c128((stax_int)n, a, z);
-    if (info) return info;
+# The method of Bjorck and Hammarling (1983) on a triangular Schur form, column by column.
+_ROOT = """\
+extern @ct @sqrt(@ct);
+static void stax_root_@t(int64_t n, @ct *a, const @ct *z, @ct *room) {
     for (int64_t j = 0; j < n; j++) {
-        stax_z *column = a + j * n;
-        column[j] = csqrt(column[j]);
+        @ct *column = a + j * n;
+        column[j] = @sqrt(column[j]);
         for (int64_t k = j - 1; k >= 0; k--) {
-            const stax_z *other = a + k * n;
+            const @ct *other = a + k * n;
             if (column[k] != 0) column[k] /= other[k] + column[j];
-            double re = __real__ column[k], im = __imag__ column[k];
-            for (int64_t i = 0; i < k; i++) {
-                double x = __real__ other[i], y = __imag__ other[i];
-                column[i] -= __builtin_complex(x * re - y * im, x * im + y * re);
-            }
+            @ct factor = column[k];
+            for (int64_t i = 0; i < k; i++) column[i] -= @product(other[i], factor);
         }
     }
-    stax_times_c128("N", "N", n, n, n, z, n, a, n, room);
-    stax_times_c128("N", "C", n, n, n, room, n, z, n, a);
-    return 0;
+    stax_times_@t("N", "N", n, n, n, z, n, a, n, room);
+    stax_times_@t("N", "C", n, n, n, room, n, z, n, a);
 }
+"""
+_ROOTS = """\
+typedef complex128_t stax_z;
+extern double hypot(double, double);
+#define STAX_TIMES(x, y) ((x) * (y))
+STAX_INLINE stax_z stax_product(stax_z x, stax_z y) {
+    double a = __real__ x, b = __imag__ x, c = __real__ y, d = __imag__ y;
+    return __builtin_complex(a * c - b * d, a * d + b * c);
+}
+@roots
 /* sizes: stack, n, n; NaN where the matrix is not finite */
 static int stax_sqrtm_one_c128(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t n = s[1];
@@ -247,9 +249,11 @@ static int stax_sqrtm_one_c128(const int64_t *s, char *work, void *const *p, int
         return 0;
     }
     stax_turn_c128(from, n, n, n, a, n);
-    int info = stax_root(n, a, a + n * n, a + 2 * n * n);
+    int info = stax_form_c128((stax_int)n, a, a + n * n);
+    if (info) return info;
+    stax_root_c128(n, a, a + n * n, a + 2 * n * n);
     stax_turn_c128(a, n, n, n, out, n);
-    return info;
+    return 0;
 }
 static int stax_sqrtm_one_f64(const int64_t *s, char *work, void *const *p, int64_t i) {
     int64_t n = s[1];
@@ -260,10 +264,23 @@ static int stax_sqrtm_one_f64(const int64_t *s, char *work, void *const *p, int6
         for (int64_t j = 0; j < n * n; j++) out[j] = __builtin_nan("");
         return 0;
     }
+    double *form = (double *)work;
+    stax_turn_f64(from, n, n, n, form, n);
+    int info = stax_form_f64((stax_int)n, form, form + n * n), odd = 0;
+    if (info) return info;
+    for (int64_t j = 0; j < n; j++)
+        odd |= form[j * n + j] < 0 || (j + 1 < n && form[j * n + j + 1] != 0);
+    if (!odd) {
+        stax_root_f64(n, form, form + n * n, form + 2 * n * n);
+        stax_turn_f64(form, n, n, n, out, n);
+        return 0;
+    }
+    /* Pairs of eigenvalues may have a real root, negative ones by a rounding only. */
     for (int64_t r = 0; r < n; r++)
         for (int64_t c = 0; c < n; c++) a[c * n + r] = from[r * n + c];
-    int info = stax_root(n, a, a + n * n, a + 2 * n * n);
+    info = stax_form_c128((stax_int)n, a, a + n * n);
     if (info) return info;
+    stax_root_c128(n, a, a + n * n, a + 2 * n * n);
     for (int64_t r = 0; r < n; r++)
         for (int64_t c = 0; c < n; c++) {
             double re = __real__ a[c * n + r], im = __imag__ a[c * n + r], size = hypot(re, im);
@@ -310,4 +327,10 @@ def lapack_source(bits: int) -> str:
         text = text.replace("@values", "@ct *, @ct *" if is_real else "@ct *")
         macros = _REAL if is_real else _COMPLEX
         parts += [macros, lapack.turning(tag, ct), lapack.spelled(text, tag, ct), _RELEASE]
-    return "".join([*parts, _ROOTS])
+    names = {"f64": ("sqrt", "STAX_TIMES"), "c128": ("csqrt", "stax_product")}
+    roots = "".join(
+        lapack.spelled(_ROOT.replace("@sqrt", root).replace("@product", product), tag, ct)
+        for tag, (root, product) in names.items()
+        for ct in (_TYPES[tag][0],)
+    )
+    return "".join([*parts, _ROOTS.replace("@roots\n", roots)])
