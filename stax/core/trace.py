@@ -496,6 +496,13 @@ def plain_subscript(array: Any, index: Any) -> Any:
     return METHODS["__getitem__"](array, index)
 
 
+def plain_method(
+    name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
+) -> Any:
+    """`array.name(*args, **kwargs)` of a plain array where the arguments hold traced values."""
+    return METHODS[name](array, *args, **(kwargs or {}))
+
+
 def _index_error(tracer: Tracer) -> ConcretizationError:
     """The error for `table[i]` with a plain table: NumPy looks the index up itself."""
     return ConcretizationError(

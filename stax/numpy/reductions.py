@@ -87,7 +87,7 @@ def masked(x: Array, where: Any, identity: Any, op: str) -> Array:
         return x
     mask = truth(operand(where, op))
     mask = broadcast_to_shape(mask, aval_of(x).shape)
-    return el.select(mask, x, np.asarray(identity).astype(aval_of(x).dtype)[()])
+    return el.select(mask, x, as_dtype(identity, aval_of(x).dtype))
 
 
 def truth(x: Array) -> Array:

@@ -1048,7 +1048,7 @@ static PyMethodDef module_methods[] = {
     {"set_trace_depth", set_trace_depth, METH_O,
      "Set this thread's trace depth and return the one before; above 0 every call is slow."},
     {"set_subscript", set_subscript, METH_VARARGS,
-     "set_subscript(type, f): f(array, index) looks up indices with values of this type in them."},
+     "set_subscript(type, f, g, subclass): f and g take subscripts and methods with such values."},
     {"empty", pool_empty, METH_VARARGS, "empty(dtype, shape): an array as results are made."},
     {"pool_bytes", pool_bytes, METH_NOARGS, "Bytes of dead results kept for reuse."},
     {"pool_clear", pool_clear, METH_NOARGS, "Give the kept memory back to the system."},

@@ -42,7 +42,7 @@ import numpy as np
 from stax.backends.c.toolchain import Toolchain, find_toolchain
 from stax.config import options
 from stax.core.statics import static_key
-from stax.core.trace import Tracer, plain_subscript
+from stax.core.trace import Tracer, plain_method, plain_subscript
 from stax.errors import CompilationError, CompilerNotFoundError
 from stax.pytree_registry import node_of
 
@@ -178,7 +178,7 @@ def _build(toolchain: Toolchain | None) -> tuple[ModuleType | None, str]:
     module.set_flatten_node(_parts_of)
     others = any(built is not None for built, _ in _built.values())
     if options().array_methods and not others:  # two would take each other's for NumPy's
-        module.set_subscript(Tracer, plain_subscript)
+        module.set_subscript(Tracer, plain_subscript, plain_method, np.memmap)
     return module, ""
 
 
