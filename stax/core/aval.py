@@ -31,9 +31,12 @@ class Aval:
         found = cls._interned.get(key)
         if found is not None:
             return found
+        dtype = np.dtype(dtype)
+        if not dtype.isnative:  # a matter of the memory that an array lies in
+            return cls(shape, dtype.newbyteorder("="), weak)
         self = object.__new__(cls)
         object.__setattr__(self, "shape", tuple(int(n) for n in shape))
-        object.__setattr__(self, "dtype", np.dtype(dtype))
+        object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "weak", bool(weak))
         mark = "~" if weak else ""
         text = f"{short_name(self.dtype)}{mark}[{','.join(map(str, self.shape))}]"
@@ -89,9 +92,9 @@ def aval_of(value: Any) -> Aval:
         return Aval((), weak, True)
     if isinstance(value, np.ndarray | np.generic):
         check_meaning(value)
-        return Aval(value.shape, _native(value.dtype))
+        return Aval(value.shape, value.dtype)
     array = np.asarray(value)
-    return Aval(array.shape, _native(array.dtype))
+    return Aval(array.shape, array.dtype)
 
 
 # Subclasses whose operations mean something else than an array's: their meaning would be lost.
@@ -117,7 +120,3 @@ def check_meaning(array: Any) -> None:
                 operands=[f"{type(array).__name__} {Aval(array.shape, array.dtype)}"],
                 hint=hint,
             )
-
-
-def _native(dtype: DType) -> DType:
-    return dtype if dtype.isnative else dtype.newbyteorder("=")

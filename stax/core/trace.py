@@ -582,7 +582,7 @@ def value_slots(kind: type) -> tuple[str, ...]:
 def fresh(value: Any) -> Any:
     """A copy of a value, made by the current transformation as the result of any operation is."""
     if not isinstance(value, Tracer):
-        return value
+        return value.copy() if isinstance(value, np.ndarray) else value
     handle, trace = handle_of(value), STATE.trace
     return handle if trace is EVAL or trace.stands_for(value.owner) else trace.lift(handle)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.core.keys import takes_keys
-from stax.core.trace import Tracer
+from stax.core.trace import Tracer, fresh
 from stax.dtypes import is_complex, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
 from stax.numpy import ufuncs
@@ -265,7 +265,7 @@ def integer_pow(x: Any, y: int) -> Any:
         raise DtypeError(
             "integers to negative integer powers are not allowed", op="integer_pow", operands=[x]
         )
-    return static_power(x, y)
+    return fresh(x) if y == 1 else static_power(x, y)
 
 
 def div(x: Any, y: Any) -> Any:
@@ -392,7 +392,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     x = np.asarray(x) if not isinstance(x, Tracer) else x
     shape, source = aval_of(x).shape, aval_of(x).dtype
     if source.itemsize == target.itemsize:
-        return casts.bitcast(x, target)
+        return fresh(casts.bitcast(x, target))
     narrow, wide = sorted((source.itemsize, target.itemsize))
     parts, small, large = wide // narrow, np.dtype(f"u{narrow}"), np.dtype(f"u{wide}")
     shifts = 8 * narrow * np.arange(parts, dtype=large)
@@ -445,7 +445,7 @@ def stop_gradient(x: Any) -> Any:
     """
 
     def stop(leaf: Any) -> Any:
-        return casts.stop_gradient(leaf) if isinstance(leaf, Tracer) else leaf
+        return casts.stop_gradient(leaf) if isinstance(leaf, Tracer) else fresh(leaf)
 
     return tree_map(stop, x)
 

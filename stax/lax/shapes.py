@@ -16,7 +16,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.keys import takes_keys
 from stax.core.source import user_source
-from stax.core.trace import as_traced
+from stax.core.trace import as_traced, fresh
 from stax.errors import DtypeError, ShapeError
 from stax.numpy import creation, manipulation, rearranging
 from stax.numpy.promotion import as_dtype, asarray_dtype
@@ -193,7 +193,7 @@ def rev(operand: Array, dimensions: Sequence[int]) -> Array:
     array([2, 1, 0])
     """
     x = as_operand(operand, "rev")
-    return vw.rev(x, axes_tuple(tuple(dimensions), len(x.shape), "rev"))
+    return fresh(vw.rev(x, axes_tuple(tuple(dimensions), len(x.shape), "rev")))
 
 
 @takes_keys
@@ -259,7 +259,7 @@ def index_in_dim(operand: Array, index: int, axis: int = 0, keepdims: bool = Tru
     x = as_operand(operand, "index_in_dim")
     k = axis_index(axis, len(x.shape), "index_in_dim")
     at = axis_index(index, x.shape[k], "index_in_dim")
-    y = sh.slice_axis(x, k, at, at + 1)
+    y = fresh(sh.slice_axis(x, k, at, at + 1))
     return y if keepdims else vw.reshape(y, (*x.shape[:k], *x.shape[k + 1 :]))
 
 

@@ -384,14 +384,21 @@ def lower_mask(shape: Sequence[int], k: int) -> Array:
 def tril(m: Array, k: int = 0) -> Array:
     """`m` with the elements above the k-th diagonal zeroed; as `numpy.tril`."""
     x = operand(m, "tril")
-    return el.select(lower_mask(x.shape, k), x, scalar_zero(x.dtype))
+    return el.select(_triangle(x, k, "tril"), x, scalar_zero(x.dtype))
 
 
 @implements(np.triu)
 def triu(m: Array, k: int = 0) -> Array:
     """`m` with the elements below the k-th diagonal zeroed; as `numpy.triu`."""
     x = operand(m, "triu")
-    return el.select(lower_mask(x.shape, k - 1), scalar_zero(x.dtype), x)
+    return el.select(_triangle(x, k - 1, "triu"), scalar_zero(x.dtype), x)
+
+
+def _triangle(x: Array, k: int, op: str) -> Array:
+    """The elements of `x` on or below a diagonal; a vector stands for equal rows."""
+    if not x.shape:
+        raise ShapeError("needs an array with axes", op=op, operands=[x])
+    return lower_mask((*x.shape, *x.shape)[-2:] if len(x.shape) == 1 else x.shape, k)
 
 
 @implements(np.linspace)
@@ -525,6 +532,8 @@ def diagflat(v: Array, k: int = 0) -> Array:
 def vander(x: Array, N: int | None = None, increasing: bool = False) -> Array:
     """Powers of a vector as columns; as `numpy.vander`."""
     v = operand(x, "vander")
+    if len(v.shape) != 1:
+        raise ShapeError("x must be a one-dimensional array", op="vander", operands=[v])
     n = v.shape[0] if N is None else N
     v = converted(v, np.promote_types(v.dtype, INT64))
     one = broadcast(np.ones((), v.dtype)[()], v.shape)

@@ -106,7 +106,7 @@ def iscomplex(x: Array) -> Array:
     return el.logical_not(isreal(x))
 
 
-@implements(np.real_if_close)
+@implements(np.real_if_close, shares=True)
 def real_if_close(a: Array, tol: float = 100) -> Array:
     """`a` itself: whether the imaginary parts vanish is not known while tracing."""
     return operand(a, "real_if_close")

@@ -15,7 +15,7 @@ from stax.core.aval import aval_of
 from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, as_traced
 from stax.errors import ShapeError
 from stax.numpy.creation import indices
-from stax.numpy.manipulation import atleast_1d, concatenate
+from stax.numpy.manipulation import atleast_1d, concatenate, reshaped
 from stax.numpy.registration import holds_tracer, implements, operand, strong
 from stax.numpy.selection import known
 from stax.primitives import elementwise as el
@@ -114,7 +114,7 @@ def ix_(*args: Any) -> tuple[Array, ...]:
 def _spread(x: Array, k: int, n: int) -> Array:
     shape = [1] * n
     shape[k] = aval_of(x).size
-    return reshape(x, shape)
+    return reshaped(x, shape)
 
 
 @implements(np.ravel_multi_index)

@@ -20,7 +20,7 @@ from stax.core.source import user_source
 from stax.core.trace import Tracer, fresh
 from stax.errors import ShapeError
 from stax.numpy.indexing import getitem
-from stax.numpy.promotion import as_dtype, coerce
+from stax.numpy.promotion import as_dtype, asarray_dtype, coerce
 from stax.numpy.registration import (
     axes_tuple,
     axis_index,
@@ -145,10 +145,17 @@ def reshape(a: Array, /, shape: Any = None, order: str = "C", *, copy: Any = Non
     """`a` under another shape (one extent may be -1); as `numpy.reshape`."""
     x = operand(a, "reshape")
     target = resolved_shape(shape, aval_of(x).size, x, "reshape")
+    if element_order(order, x, "reshape") == "F":
+        if copy is not None and not copy and len(x.shape) > 1:
+            raise ShapeError(
+                "order='F' needs a copy, which copy=False forbids", op="reshape", operands=[x]
+            )
+        flipped = permuted(fresh(x) if copy else x, range(len(x.shape))[::-1])
+        return permuted(reshaped(flipped, target[::-1]), range(len(target))[::-1])
     if copy:
         x = fresh(x)
-    elif copy is not None and (
-        order == "F" or (hasattr(x, "origin") and reshaped_layout(layout_of(x), target) is None)
+    elif (
+        copy is not None and hasattr(x, "origin") and reshaped_layout(layout_of(x), target) is None
     ):
         raise ShapeError(
             f"reshape to {target} needs a copy, which copy=False forbids",
@@ -157,19 +164,37 @@ def reshape(a: Array, /, shape: Any = None, order: str = "C", *, copy: Any = Non
             where=user_source() or None,
             hint="leave copy= out, or reshape before the axes are permuted",
         )
-    if order not in ("C", "F", "A", "K"):
-        raise ShapeError(f"order={order!r} is not one of C, F, A", op="reshape", operands=[x])
-    if order == "F":
-        n, m = len(x.shape), len(target)
-        flipped = vw.transpose(x, range(n)[::-1])
-        return vw.transpose(vw.reshape(flipped, target[::-1]), range(m)[::-1])
     return reshaped(x, target)
+
+
+def element_order(order: Any, x: Array, op: str) -> str:
+    """ "C" or "F": how `order` reads the elements of `x`.
+
+    Raises:
+      ShapeError: no such order, or one that goes by the layout in memory where that matters.
+    """
+    name = "C" if order is None else order.upper() if isinstance(order, str) else order
+    if name in ("C", "F"):
+        return str(name)
+    if name not in ("A", "K"):
+        raise ShapeError(f"order={order!r} is not one of C, F, A", op=op, operands=[x])
+    if sum(n > 1 for n in x.shape) > 1:
+        raise ShapeError(
+            f"order={order!r} reads the elements as they lie in memory, and a traced value does "
+            "not lie in memory",
+            op=op,
+            operands=[x],
+            where=user_source() or None,
+            hint="say order='C' (by rows, the default) or order='F' (by columns)",
+        )
+    return "C"
 
 
 @implements(np.ravel)
 def ravel(a: Array, order: str = "C") -> Array:
     """`a` as a vector; as `numpy.ravel`."""
-    return reshape(a, -1, "F" if order == "F" else "C")
+    x = operand(a, "ravel")
+    return reshape(x, -1, element_order(order, x, "ravel"))
 
 
 @implements(np.transpose, np.permute_dims)
@@ -344,7 +369,7 @@ def _sequence(arrays: Any, op: str) -> list[Array]:
 def _joined(xs: Sequence[Array], axis: int, dtype: Any, op: str) -> Array:
     values = coerce(*xs)
     if dtype is not None:
-        values = [as_dtype(v, np.dtype(dtype)) for v in values]
+        values = [as_dtype(v, asarray_dtype(dtype)) for v in values]
     first = aval_of(values[0]).shape
     for k, v in enumerate(values):
         have = aval_of(v).shape
@@ -357,7 +382,8 @@ def _joined(xs: Sequence[Array], axis: int, dtype: Any, op: str) -> Array:
                 op=op,
                 where=user_source() or None,
             )
-    return sh.concatenate(values, axis)
+    # A single array, such as a row that was read as a view, is copied too.
+    return fresh(values[0]) if len(values) == 1 else sh.concatenate(values, axis)
 
 
 @implements(np.concatenate, np.concat)

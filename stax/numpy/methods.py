@@ -88,7 +88,7 @@ def astype(
 
 def flatten(self: Tracer, order: str = "C") -> Array:
     """A copy as a vector."""
-    return fresh(manipulation.ravel(self, order))
+    return fresh(manipulation.reshape(self, -1, manipulation.element_order(order, self, "flatten")))
 
 
 def fill(self: Tracer, value: Any) -> None:
@@ -116,6 +116,15 @@ def view(self: Tracer, dtype: Any = None, type: Any = None) -> Array:
     if dtype is None:
         return record_view(self, self, lambda v: v, lambda base, new: new, lambda a: a)
     kind, old = asarray_dtype(dtype), self.dtype
+    named = np.dtype(dtype) if isinstance(dtype, str) and dtype[:1] in "<>=" else dtype
+    if isinstance(named, np.dtype) and not named.isnative:
+        raise DtypeError(
+            f"the bits of a traced value cannot be read as {named}, in another byte order",
+            op="view",
+            operands=[str(self.aval)],
+            where=user_source() or None,
+            hint="read the array's bytes before it is traced",
+        )
     return record_view(
         bitcast(self, kind),
         self,

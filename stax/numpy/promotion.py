@@ -234,7 +234,7 @@ def common_dtype(values: Sequence[Any]) -> DType:
 
 
 def asarray_dtype(dtype: Any) -> DType:
-    """A dtype from anything that names one, short names (`bf16`) included.
+    """A dtype from anything that names one, short names (`bf16`) included, in native byte order.
 
     Raises:
       DtypeError: values of that dtype cannot be traced.
@@ -246,6 +246,8 @@ def asarray_dtype(dtype: Any) -> DType:
         if not isinstance(dtype, str) or dtype not in BY_SHORT_NAME:
             raise DtypeError(f"{dtype!r} names no dtype") from None
         found = BY_SHORT_NAME[dtype]
+    if not found.isnative:
+        found = found.newbyteorder("=")
     if not is_supported(found):
         raise DtypeError(f"values of dtype {found} cannot be traced")
     return found

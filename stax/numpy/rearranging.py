@@ -234,6 +234,8 @@ def pad(array: Array, pad_width: Any, mode: str = "constant", **kwargs: Any) -> 
     widths = [(operator.index(a), operator.index(b)) for a, b in _pairs(pad_width, n, "pad_width")]
     if any(a < 0 or b < 0 for a, b in widths):
         raise ShapeError("index can't contain negative values", op="pad")
+    if not n:
+        return x  # there is no border to add to
     if mode in ("constant", "empty"):
         values = _pairs(kwargs.get("constant_values", 0), n, "constant_values")
         return _constant_pad(x, widths, values)

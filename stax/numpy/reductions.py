@@ -513,7 +513,7 @@ def nancumprod(a: Array, axis: Any = None, dtype: Any = None, out: Any = None) -
     return cumprod(without_nan(a, 1, "nancumprod")[0], axis, dtype, out)
 
 
-@implements(np.diff)
+@implements(np.diff, shares=True)
 def diff(
     a: Array, n: int = 1, axis: int = -1, prepend: Any = NoValue, append: Any = NoValue
 ) -> Array:
@@ -529,7 +529,7 @@ def diff(
             if not aval_of(piece).shape:
                 piece = broadcast(piece, [1 if d == k else m for d, m in enumerate(x.shape)])
             parts.insert(place if place == 0 else len(parts), piece)
-    x = concatenate(parts, k)
+    x = concatenate(parts, k) if len(parts) > 1 else x
     for _ in range(n):
         m = x.shape[k]
         if m == 0:

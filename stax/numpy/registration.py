@@ -8,6 +8,7 @@ result) and the traced version otherwise; `np.f(tracer)` reaches the same throug
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +73,9 @@ def implements(*functions: Any, halves: bool = False, shares: bool = False) -> C
     plain = functions[0]
 
     def decorate(traced: F) -> F:
+        names = list(inspect.signature(traced).parameters)
+        place = names.index("out") if "out" in names else len(names)
+
         @functools.wraps(traced)
         def public(*args: Any, **kwargs: Any) -> Any:
             if KeyArray.in_use and holds_keys((*args, *kwargs.values())):
@@ -88,8 +92,11 @@ def implements(*functions: Any, halves: bool = False, shares: bool = False) -> C
             except StaxError as error:
                 located(error, plain.__name__, user_source())
                 raise
+            if shares or not is_among(result, args):
+                return result
             # A function that had nothing to do still gives a new array, as NumPy's does.
-            return result if shares or not is_among(result, args) else fresh(result)
+            out = kwargs["out"] if "out" in kwargs else args[place] if len(args) > place else None
+            return result if result is out else fresh(result)
 
         for function in functions:
             ARRAY_FUNCTIONS[function] = public

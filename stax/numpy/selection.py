@@ -16,7 +16,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.functionalize import assign
 from stax.core.source import user_source
-from stax.core.trace import Tracer, as_traced
+from stax.core.trace import Tracer, as_traced, fresh
 from stax.dtypes import DType, is_inexact
 from stax.errors import ConcretizationError, DtypeError, MutationError, ShapeError
 from stax.numpy.indexing import fitted, getitem, written
@@ -274,7 +274,8 @@ def take(a: Array, indices: Any, axis: Any = None, out: Any = None, mode: str = 
     how = _take_mode(mode)
     lead = (slice(None),) * k
     if how == "error":
-        return deliver(getitem(x, (*lead, index)), out, "take")
+        # An index that is one integer reads a view; `take` gives a copy, as NumPy's does.
+        return deliver(fresh(getitem(x, (*lead, index))), out, "take")
     y = gather(x, [index], [k], how)
     n = len(aval_of(index).shape)
     perm = (*range(n, n + k), *range(n), *range(n + k, len(aval_of(y).shape)))

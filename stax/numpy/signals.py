@@ -233,7 +233,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
 # ---------------------------------------------------------------------------------- histograms
 
 
-@implements(np.histogram_bin_edges)
+@implements(np.histogram_bin_edges, shares=True)
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
     """The edges of bins, given their number or the edges; as `numpy.histogram_bin_edges`."""
     x = operand(a, "histogram")

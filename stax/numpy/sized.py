@@ -89,6 +89,10 @@ def nonzero(a: Array, *, size: int | None = None, fill_value: Any = None) -> tup
         return selection.nonzero(a)
     x = operand(a, "nonzero")
     shape = aval_of(x).shape
+    if not shape:
+        raise ShapeError(
+            "a scalar has no indices", op="nonzero", operands=[x], hint="use np.atleast_1d"
+        )
     flat, exists = _places(reshape(truth(x), (aval_of(x).size,)), size)
     fills = fill_value if isinstance(fill_value, tuple | list) else [fill_value] * len(shape)
     out = []
@@ -113,6 +117,8 @@ def argwhere(a: Array, *, size: int | None = None, fill_value: Any = None) -> Ar
     """The indices of the elements that are not zero, one row each, or `size` of them."""
     if size is None:
         return selection.argwhere(a)
+    if not aval_of(operand(a, "argwhere")).shape:
+        return np.zeros((size, 0), INT64)
     return stack(nonzero(a, size=size, fill_value=fill_value), 1)
 
 

@@ -102,7 +102,7 @@ def _slice_batch(args: Any, dims: Any, *, sizes: Shape) -> tuple[Any, int]:
 
 
 def _slice_impl(x: Any, *starts: Any, sizes: Shape) -> Any:
-    return np.asarray(x)[_clamped(starts, np.shape(x), sizes)]
+    return np.asarray(x)[_clamped(starts, np.shape(x), sizes)].copy()
 
 
 dynamic_slice_p = Primitive(

@@ -397,6 +397,19 @@ def result_names(count: int) -> list[str]:
     return ["the result"] if count == 1 else [f"result {k}" for k in range(count)]
 
 
+def unshared(values: Iterable[Any], arguments: Iterable[Any]) -> list[Any]:
+    """Results of a user's function: arrays that are arguments or views of others are copied.
+
+    Traced, they are values of their own; called with plain arrays, they must not differ in what
+    the caller's later writes to them reach.
+    """
+    given = {id(v) for v in arguments}
+    return [
+        v.copy() if isinstance(v, np.ndarray) and (v.base is not None or id(v) in given) else v
+        for v in values
+    ]
+
+
 def finished(values: Sequence[Any], borrowed: Iterable[Any] = ()) -> list[Any]:
     """Results as handed to the caller: NumPy values that share no memory with anything else.
 

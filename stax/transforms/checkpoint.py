@@ -21,11 +21,17 @@ from stax.core.functionalize import mark_arguments
 from stax.core.graph import Eqn, Graph, Var
 from stax.core.primitive import COMPOSED, Primitive, Recompute
 from stax.core.staging import eval_graph, frees_after, lift_constants, stage
-from stax.core.trace import EVAL, STATE, bind, bind1, tagged, use_trace
+from stax.core.trace import EVAL, STATE, bind, bind1, fresh, tagged, use_trace
 from stax.errors import ConfigurationError, StaticArgumentError
 from stax.primitives.families_arrays import linear_shape_op
 from stax.pytree import PyTreeDef, tree_flatten, tree_unflatten
-from stax.transforms.arguments import check_callable, check_leaves, name_of, static_arguments
+from stax.transforms.arguments import (
+    check_callable,
+    check_leaves,
+    name_of,
+    static_arguments,
+    unshared,
+)
 from stax.transforms.budget import budget_bytes
 from stax.transforms.calls import eval_call, graph_avals, graph_cost, is_zero, transpose_call
 from stax.transforms.control_graphs import without_jit
@@ -208,7 +214,8 @@ def checkpoint(
     @functools.wraps(fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if STATE.trace is EVAL:
-            return fun(*args, **kwargs)
+            results, tree = tree_flatten(fun(*args, **kwargs))
+            return tree_unflatten(tree, unshared(results, tree_flatten((args, kwargs))[0]))
         dynamic = [k for k in range(len(args)) if k not in static]
         static_kwargs = {k: kwargs.pop(k) for k in static_names if k in kwargs}
         leaves, treedef = tree_flatten((tuple(args[k] for k in dynamic), kwargs))
@@ -368,7 +375,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
     _checked_names([name], "checkpoint_name")
     leaves, treedef = tree_flatten(x)
     if STATE.trace is EVAL:
-        return x
+        return tree_unflatten(treedef, [fresh(leaf) for leaf in leaves])
     return tree_unflatten(treedef, [bind1(name_p, leaf, name=name) for leaf in leaves])
 
 

@@ -28,7 +28,7 @@ from stax.pytree import (
     tree_structure,
     tree_unflatten,
 )
-from stax.transforms.arguments import check_leaves, name_of
+from stax.transforms.arguments import check_leaves, name_of, unshared
 from stax.transforms.custom_calls import CustomJVPCall, CustomVJPCall, Flat
 from stax.transforms.jvp import instantiate
 
@@ -245,11 +245,8 @@ class custom_jvp(_Custom):
             return outs, [Zero(t.aval) if isinstance(t, SymbolicZero) else t for t in found]
 
         call = CustomJVPCall(self.flat(values, positions, treedef, trees), flat_rule)
-        return _unflattened(trees, call.bind(leaves))
-
-
-def _unflattened(trees: list[PyTreeDef], outs: Sequence[Any]) -> Any:
-    return tree_unflatten(trees[-1], outs)
+        outs = unshared(call.bind(leaves), leaves)  # which calls the function, and so fills `trees`
+        return tree_unflatten(trees[-1], outs)
 
 
 def _check_rule(
@@ -357,7 +354,8 @@ class custom_vjp(_Custom):
             return _matched_cotangents(name, result, leaves, treedef)
 
         call = CustomVJPCall(self.flat(values, positions, treedef, trees), flat_fwd, flat_bwd)
-        return _unflattened(trees, call.bind(leaves))
+        outs = unshared(call.bind(leaves), leaves)  # which calls the function, and so fills `trees`
+        return tree_unflatten(trees[-1], outs)
 
 
 def _matched_cotangents(name: str, result: Any, leaves: Flat, treedef: PyTreeDef) -> list[Any]:

@@ -17,6 +17,9 @@ SHARED = [
     "np.matrix_transpose(x)", "np.nan_to_num(x, copy=False)", "np.astype(x, x.dtype, copy=False)",
     "np.einsum('ij->ij', x)", "np.einsum('ij->ji', x)", "np.einsum('ii->i', x)",
     "np.linalg.matrix_power(x, 1)", "x.reshape(-1)[1:]", "x.astype(x.dtype, copy=False)",
+    "np.real_if_close(x)", "np.diff(x, n=0)", "np.ix_(x[0], x[1])[0]", "np.ravel(x[0], 'F')",
+    "x.T.ravel('F')", "x[:1].reshape(3, 1, order='F')", "x.T.reshape(9, order='f')",
+    "np.histogram_bin_edges(x[1], x[0])", "x[0].ravel('K')",
 ]  # fmt: skip
 READ_ONLY = ["np.diagonal(x)", "x.diagonal(1)", "np.diag(x)", "np.broadcast_to(x, (2, 3, 3))"]
 APART = [
@@ -31,15 +34,33 @@ APART = [
     "np.maximum(x, x)", "np.take(x, [0], axis=0)", "x[[0]]", "x[True]", "x.flat[0:2]",
     "x[np.arange(3)]", "np.compress([True] * 3, x, axis=0)", "np.select([x == x], [x])",
     "np.fft.fftshift(x, axes=())", "np.ldexp(x, 0)", "np.unwrap(x, discont=99.0)", "np.fix(x)",
-    "np.einsum('ij,->ij', x, 1.0)", "np.tensordot(x, 1.0, 0)",
+    "np.einsum('ij,->ij', x, 1.0)", "np.tensordot(x, 1.0, 0)", "np.take(x, 0, axis=0)",
+    "x.take(1, axis=1)", "np.concatenate(x[:1])", "np.concatenate(list(x[:1]))", "np.ravel(x, 'F')",
+    "x.reshape(9, order='F')", "lax.rev(x, (0,))", "lax.index_in_dim(x, 1)", "lax.stop_gradient(x)",
+    "lax.dynamic_slice(x, (1, 0), (2, 3))", "lax.dynamic_index_in_dim(x, 1, 0, False)",
+    "lax.integer_pow(x, 1)", "lax.bitcast_convert_type(x, x.dtype)", "lax.optimization_barrier(x)",
+    "identity(x)", "identity(x.T)", "stax.checkpoint(lambda v: v)(x)",
+    "lax.cond(True, same, same, x)",
+    "stax.checkpoint(lambda v: {'a': v[0]})(x)['a']", "pulled(x)", "stax.jit(same)(x)",
+    "stax.ad_checkpoint.checkpoint_name(x, 'x')",
 ]  # fmt: skip
 SCALARS = [
     "x[0, 0]", "x[-1, -1]", "x[(1, 2)]", "x[1][2]", "x.flat[4]", "x.T[0, 1].T", "list(x[1])[0]",
 ]  # fmt: skip
 
 
+identity = stax.custom_jvp(lambda v: v)
+identity.defjvps(lambda tangent, result, v: tangent)
+pulled = stax.custom_vjp(lambda v: v)
+pulled.defvjp(lambda v: (v, None), lambda _, ct: (ct,))
+NAMES = {
+    "np": np, "stax": stax, "lax": stax.lax, "identity": identity, "pulled": pulled,
+    "same": lambda v: v,
+}  # fmt: skip
+
+
 def outcome(source, which):
-    make = eval(f"lambda x: {source}", {"np": np})
+    make = eval(f"lambda x: {source}", NAMES)
 
     def run(given):
         x = given * 1.0
@@ -170,3 +191,40 @@ def test_a_write_into_a_carry_names_the_way_out_of_loops():
     with pytest.raises(stax.MutationError, match=r"argument of body(?s:.*)copy\(\)") as caught:
         stax.jit(lambda x: stax.lax.fori_loop(0, 3, body, x))(np.zeros(2))
     assert "write_back" not in str(caught.value)
+
+
+OUTPUTS = [
+    "np.fix(x, x)", "np.dot(x, x, x)", "np.take(x, [2, 0, 1], 0, out=x)", "np.cumsum(x, 0, out=x)",
+    "np.clip(x, 2, 5, x)", "np.round(x, 1, out=x)", "np.add(x, 1, x)",
+    "np.einsum('ij->ji', x, out=x)",
+    "np.concatenate([x[:1], x[1:]], out=x)", "np.choose(0, [x], out=x)", "np.outer(x[0], x[1], x)",
+    "np.linalg.multi_dot([x, x], out=x)", "np.stack([x[0], x[1], x[2]], out=x)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", OUTPUTS)
+def test_the_output_array_is_the_result(source):
+    make = eval(f"lambda x: {source}", NAMES)
+
+    def run(given):
+        x = given * 1.0
+        assert make(x) is x
+        x += 1
+        return x
+
+    given = np.arange(1.0, 10).reshape(3, 3)
+    np.testing.assert_allclose(stax.jit(run)(given), run(given), rtol=1e-15)
+
+
+@pytest.mark.parametrize("order", ["A", "K"])
+def test_an_order_of_elements_in_memory_is_refused_where_it_matters(order):
+    for read in (
+        lambda x: np.ravel(x.T, order),
+        lambda x: (x.T * 2).flatten(order),
+        lambda x: x.ravel(order=order),
+        lambda x: np.reshape(x.T, (2, 3), order="A"),
+    ):
+        with pytest.raises(stax.ShapeError, match=r"(?s)order=.*memory.*order='F'"):
+            stax.jit(read)(np.ones((2, 3)))
+    column = np.arange(3.0).reshape(3, 1)
+    np.testing.assert_array_equal(stax.jit(lambda x: x.T.ravel(order))(column), [0, 1, 2])

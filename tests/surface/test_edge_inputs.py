@@ -171,3 +171,48 @@ def test_gradients_and_batches_of_odd_layouts(layout: str) -> None:
         np.testing.assert_allclose(grad(y), grad(x), rtol=1e-14)
         np.testing.assert_allclose(wrap(stax.vmap(f))(y), f(x), rtol=1e-14)
         np.testing.assert_allclose(wrap(stax.vmap(f, in_axes=1))(y), f(x.T), rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">i2", ">c8", np.dtype(">u8"), np.dtype(">f2")])
+def test_a_dtype_in_another_byte_order_names_the_native_one(dtype: Any) -> None:
+    native = np.dtype(dtype).newbyteorder("=")
+    made = {
+        "astype": lambda x: x.astype(dtype),
+        "zeros": lambda x: snp.zeros(3, dtype),
+        "arange": lambda x: snp.arange(3, dtype=dtype) + x.astype(dtype),
+        "array": lambda x: snp.array([x, x], dtype=dtype),
+        "constant": lambda x: np.arange(3).astype(dtype) * x.astype(dtype),
+        "concatenate": lambda x: np.concatenate([x, x], dtype=dtype, casting="unsafe"),
+        "sum": lambda x: np.sum(x.astype(dtype), dtype=dtype),
+        "callback": lambda x: stax.pure_callback(
+            lambda v: v.astype(dtype), stax.ShapeDtypeStruct(x.shape, dtype), x
+        ),
+    }
+    x = np.arange(1.0, 4)
+    compiled = stax.jit(lambda v: {k: f(v) for k, f in made.items()})(x)
+    for name, have in compiled.items():
+        assert have.dtype == native, name
+        if name != "sum":  # NumPy refuses these dtypes there
+            np.testing.assert_array_equal(have, made[name](x), err_msg=name)
+    if native.itemsize == 8:
+        with pytest.raises(stax.DtypeError, match="byte order"):
+            stax.jit(lambda v: v.view(dtype))(x)
+
+
+def test_functions_of_an_array_without_axes() -> None:
+    x = np.array(2.5)
+    for f in (lambda v: np.pad(v, 0), lambda v: snp.argwhere(v, size=2)):
+        want, have = f(x), stax.jit(f)(x)
+        assert have.shape == want.shape
+        np.testing.assert_array_equal(have, want)
+    for f, name in (
+        (np.vander, "vander"),
+        (np.tril, "tril"),
+        (np.triu, "triu"),
+        (lambda v: snp.nonzero(v, size=1), "nonzero"),
+    ):
+        with pytest.raises(stax.ShapeError, match=name):
+            stax.jit(f)(x)
+    row = np.arange(1.0, 4)
+    for f in (np.tril, np.triu, lambda v: np.tril(v, -1)):
+        np.testing.assert_array_equal(stax.jit(f)(row), f(row))
