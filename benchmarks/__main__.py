@@ -1,6 +1,7 @@
 """Entry: python -m benchmarks [run|report|compare|plot|counts|limits|all] ..."""
 
 import importlib
+import os
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from benchmarks.worker import ROOT, WORK
 def limits():
     """Measure memory bandwidth and GEMM peaks of this machine into work/limits.txt."""
     text = subprocess.check_output([ROOT + "/benchmarks/limits/run.sh", sys.executable], text=True)
+    os.makedirs(WORK, exist_ok=True)
     with open(WORK + "/limits.txt", "w") as file:
         file.write(text)
     print(text)

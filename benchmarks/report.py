@@ -4,6 +4,7 @@ import collections
 import json
 import os
 import statistics
+import sys
 
 from benchmarks.worker import WORK
 from benchmarks.workloads import WORKLOADS
@@ -30,6 +31,8 @@ def load(paths):
     """Return the records of result files, by (workload, peer, threads)."""
     records = collections.defaultdict(list)
     for path in paths:
+        if not os.path.exists(path):
+            sys.exit(f"{path} is not there: measure first, with `python -m benchmarks run`")
         with open(path) as lines:
             for line in lines:
                 record = json.loads(line)
