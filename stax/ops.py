@@ -7,6 +7,7 @@ left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -62,57 +63,71 @@ def _identity(kind: str, dtype: np.dtype[Any]) -> Any:
     return dtype.type(sign * np.inf)
 
 
-def segment_sum(
-    data: Array,
-    segment_ids: Array,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-) -> Array:
+def _segment_function(name: str, kind: str, doc: str) -> Callable[..., Array]:
+    def public(
+        data: Array,
+        segment_ids: Array,
+        num_segments: int | None = None,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        bucket_size: int | None = None,
+        mode: Any = None,
+    ) -> Array:
+        return _segments(name, data, segment_ids, num_segments, kind, mode)
+
+    public.__name__ = public.__qualname__ = name
+    public.__doc__ = doc
+    return public
+
+
+segment_sum = _segment_function(
+    "segment_sum",
+    "add",
     """The sums of the rows of each segment.
+
+    Args:
+      data: an array, of which the leading axes are numbered.
+      segment_ids: integers, of the shape of those axes.
+      num_segments: the extent of the result's first axis; by default one more than the largest
+        number, which then must be known while tracing.
+      mode: what becomes of rows with other numbers, as in `x.at`; they are left out by default.
+
+    Raises:
+      ShapeError: the numbers do not have the shape of leading axes of `data`.
+      ConcretizationError: traced numbers without `num_segments`.
 
     >>> segment_sum(np.arange(4.0), np.array([0, 0, 2, 2]))
     array([1., 0., 5.])
-    """
-    return _segments("segment_sum", data, segment_ids, num_segments, "add", mode)
+    """,
+)
+segment_prod = _segment_function(
+    "segment_prod",
+    "multiply",
+    """The products of the rows of each segment, 1 where it has none; otherwise as `segment_sum`.
 
+    >>> segment_prod(np.array([2, 3, 4]), np.array([0, 0, 1]))
+    array([6, 4])
+    """,
+)
+segment_max = _segment_function(
+    "segment_max",
+    "max",
+    """The largest row of each segment, element by element; otherwise as `segment_sum`.
 
-def segment_prod(
-    data: Array,
-    segment_ids: Array,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-) -> Array:
-    """The products of the rows of each segment."""
-    return _segments("segment_prod", data, segment_ids, num_segments, "multiply", mode)
+    A segment without rows has the least number of the dtype, minus infinity for floats.
 
+    >>> segment_max(np.array([2, 3, 4]), np.array([0, 0, 1]))
+    array([3, 4])
+    """,
+)
+segment_min = _segment_function(
+    "segment_min",
+    "min",
+    """The smallest row of each segment, element by element; otherwise as `segment_sum`.
 
-def segment_max(
-    data: Array,
-    segment_ids: Array,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-) -> Array:
-    """The largest row of each segment, element by element."""
-    return _segments("segment_max", data, segment_ids, num_segments, "max", mode)
+    A segment without rows has the largest number of the dtype, infinity for floats.
 
-
-def segment_min(
-    data: Array,
-    segment_ids: Array,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-) -> Array:
-    """The smallest row of each segment, element by element."""
-    return _segments("segment_min", data, segment_ids, num_segments, "min", mode)
+    >>> segment_min(np.array([2, 3, 4]), np.array([0, 0, 1]))
+    array([2, 4])
+    """,
+)

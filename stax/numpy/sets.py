@@ -45,7 +45,8 @@ Array = Any
 INT64 = np.dtype(np.int64)
 
 
-def _flat(a: Any, op: str) -> Array:
+def flattened(a: Any, op: str) -> Array:
+    """The elements in one row, of a type that is not weak."""
     x = strong(operand(a, op))
     return reshape(x, (aval_of(x).size,))
 
@@ -66,7 +67,7 @@ def _unique(
     values = known(x, "unique")
     _, index, inverse, counts = np.unique(values, True, True, True, axis, equal_nan=equal_nan)
     if axis is None:
-        out = along(_flat(x, "unique"), index, 0)
+        out = along(flattened(x, "unique"), index, 0)
     else:
         out = along(x, index, axis_index(axis, len(x.shape), "unique"))
     wanted = ((return_index, index), (return_inverse, inverse), (return_counts, counts))
@@ -110,7 +111,7 @@ def _of_size(
     x: Array, size: int, fill_value: Any, equal_nan: bool
 ) -> tuple[Array, Array, Array, Array]:
     """Values, indices, inverse and counts of the first `size` distinct elements."""
-    flat = _flat(x, "unique")
+    flat = flattened(x, "unique")
     n = flat.shape[0]
     if n == 0:
         fill = 0 if fill_value is None else fill_value
@@ -194,14 +195,14 @@ def isin(
     kind: Any = None,
 ) -> Array:
     """For each element whether it occurs among `test_elements`; as `numpy.isin`."""
-    x, tests = coerce(operand(element, "isin"), _flat(test_elements, "isin"))
+    x, tests = coerce(operand(element, "isin"), flattened(test_elements, "isin"))
     shape = aval_of(x).shape
     found = reduce_any(el.eq(reshape(strong(x), (*shape, 1)), tests), [len(shape)])
     return el.logical_not(found) if invert else found
 
 
 def _pair(ar1: Any, ar2: Any, op: str) -> tuple[Array, Array, Any, Any]:
-    x, y = coerce(_flat(ar1, op), _flat(ar2, op))
+    x, y = coerce(flattened(ar1, op), flattened(ar2, op))
     return x, y, known(x, op), known(y, op)
 
 

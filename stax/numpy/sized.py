@@ -20,10 +20,17 @@ from stax.numpy import rearranging, selection, sets
 from stax.numpy.at import at
 from stax.numpy.creation import arange, copy, full
 from stax.numpy.manipulation import concatenate, ravel, stack
-from stax.numpy.promotion import as_dtype, coerce, strong
+from stax.numpy.promotion import as_dtype, coerce
 from stax.numpy.reductions import cumsum
 from stax.numpy.registration import axis_index, operand
-from stax.numpy.sets import UniqueAllResult, UniqueCountsResult, UniqueInverseResult, isin
+from stax.numpy.sets import (
+    INT64,
+    UniqueAllResult,
+    UniqueCountsResult,
+    UniqueInverseResult,
+    flattened,
+    isin,
+)
 from stax.numpy.sorting import searchsorted
 from stax.numpy.ufunc_rules import truth
 from stax.primitives import elementwise as el
@@ -58,12 +65,6 @@ __all__ = [
 ]
 
 Array = Any
-INT64 = np.dtype(np.int64)
-
-
-def _flat(value: Any, op: str) -> Array:
-    x = strong(operand(value, op))
-    return reshape(x, (aval_of(x).size,))
 
 
 def _places(mask: Array, size: Any) -> tuple[Array, Array]:
@@ -153,7 +154,7 @@ def compress(
     """The slices along `axis` for which a condition holds, or `size` of them."""
     if size is None:
         return selection.compress(condition, a, axis, out)
-    x = _flat(a, "compress") if axis is None else operand(a, "compress")
+    x = flattened(a, "compress") if axis is None else operand(a, "compress")
     k = axis_index(axis or 0, len(aval_of(x).shape), "compress")
     places, exists = _places(truth(operand(condition, "compress")), size)
     values = selection.take(x, places, k, mode="wrap")
@@ -166,7 +167,7 @@ def extract(condition: Any, arr: Array, *, size: int | None = None, fill_value: 
     """The elements where a condition holds, or `size` of them."""
     if size is None:
         return selection.extract(condition, arr)
-    return compress(_flat(condition, "extract"), arr, size=size, fill_value=fill_value)
+    return compress(flattened(condition, "extract"), arr, size=size, fill_value=fill_value)
 
 
 # --------------------------------------------------------------------------------- set functions
@@ -199,7 +200,7 @@ def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = No
     """The sorted distinct elements of either, or `size` of them."""
     if size is None:
         return sets.union1d(ar1, ar2)
-    both = concatenate([_flat(ar1, "union1d"), _flat(ar2, "union1d")], 0)
+    both = concatenate([flattened(ar1, "union1d"), flattened(ar2, "union1d")], 0)
     return sets.unique(both, size=size, fill_value=fill_value)
 
 
@@ -215,7 +216,7 @@ def intersect1d(
     """The sorted distinct elements of both, or `size` of them."""
     if size is None or return_indices:
         return sets.intersect1d(ar1, ar2, assume_unique, return_indices)
-    a, b = coerce(_flat(ar1, "intersect1d"), _flat(ar2, "intersect1d"))
+    a, b = coerce(flattened(ar1, "intersect1d"), flattened(ar2, "intersect1d"))
     ordered, first = _sorted_first(a)
     return _members(ordered, el.logical_and(first, isin(ordered, b)), size, fill_value)
 
@@ -234,8 +235,8 @@ def setdiff1d(
     """
     if size is None:
         return sets.setdiff1d(ar1, ar2, assume_unique)
-    ordered, first = _sorted_first(_flat(ar1, "setdiff1d"))
-    outside = isin(ordered, _flat(ar2, "setdiff1d"), invert=True)
+    ordered, first = _sorted_first(flattened(ar1, "setdiff1d"))
+    outside = isin(ordered, flattened(ar2, "setdiff1d"), invert=True)
     fill_value = 0 if fill_value is None else fill_value
     return _members(ordered, el.logical_and(first, outside), size, fill_value)
 
@@ -251,7 +252,7 @@ def setxor1d(
     """The sorted distinct elements of exactly one of the two, or `size` of them."""
     if size is None:
         return sets.setxor1d(ar1, ar2, assume_unique)
-    a, b = coerce(_flat(ar1, "setxor1d"), _flat(ar2, "setxor1d"))
+    a, b = coerce(flattened(ar1, "setxor1d"), flattened(ar2, "setxor1d"))
     ordered, first = _sorted_first(concatenate([a, b], 0))
     one = el.ne(isin(ordered, a), isin(ordered, b))
     return _members(ordered, el.logical_and(first, one), size, fill_value)
@@ -322,7 +323,7 @@ def repeat(
     """
     if total_repeat_length is None:
         return rearranging.repeat(a, repeats, axis)
-    x = _flat(a, "repeat") if axis is None else operand(a, "repeat")
+    x = flattened(a, "repeat") if axis is None else operand(a, "repeat")
     k = axis_index(axis or 0, len(aval_of(x).shape), "repeat")
     n = aval_of(x).shape[k]
     counts = el.add(operand(repeats, "repeat"), np.zeros(n, aval_of(operand(repeats, "")).dtype))
@@ -344,7 +345,7 @@ def take(
     """The elements at `indices` along `axis`; as `numpy.take`, with the modes of `x.at` too."""
     if fill_value is None and mode in ("raise", "clip", "wrap", None):
         return selection.take(a, indices, axis, out, mode or "raise")
-    x = _flat(a, "take") if axis is None else operand(a, "take")
+    x = flattened(a, "take") if axis is None else operand(a, "take")
     k = axis_index(axis or 0, len(aval_of(x).shape), "take")
     index = (slice(None),) * k + (operand(indices, "take"),)
     return at(x)[index].get(mode="fill" if mode in ("raise", None) else mode, fill_value=fill_value)
@@ -356,7 +357,7 @@ def take_along_axis(
     """`arr` read along `axis` at an index array of as many axes; `mode` as in `x.at`."""
     if mode is None and fill_value is None:
         return selection.take_along_axis(arr, indices, axis)
-    x = _flat(arr, "take_along_axis") if axis is None else operand(arr, "take_along_axis")
+    x = flattened(arr, "take_along_axis") if axis is None else operand(arr, "take_along_axis")
     k = axis_index(axis or 0, len(aval_of(x).shape), "take_along_axis")
     index = selection._along_index(x, operand(indices, "take_along_axis"), k)
     return at(x)[index].get(mode=mode or "fill", fill_value=fill_value)

@@ -185,24 +185,35 @@ def _fraction(a: Any, x: Any) -> tuple[Any, Any]:
     return h, h_slope
 
 
-def _gamma_slope(a: Any, log_x: Any) -> Any:
-    dtype = np.result_type(a, log_x)
-    a, log_x = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(log_x, np.float64))
-    x = np.exp(log_x)
-    out = np.full(x.shape, np.nan)
-    valid = (a > 0) & np.isfinite(a) & (log_x < np.inf)
-    below = valid & (x <= a + 1)
-    above = valid & ~below
-    psi = special_function("psi", None)
-    if below.any():
-        ab, xb, lb = a[below], x[below], log_x[below]
-        total, slope = _series(ab, xb)
-        out[below] = -((lb - psi(ab + 1)) * total + slope) / ab
-    if above.any():
-        ab, xb, lb = a[above], x[above], log_x[above]
-        h, slope = _fraction(ab, xb)
-        out[above] = (lb - psi(ab)) * h + slope
-    return out.astype(dtype)[()]
+def _by_region(series: Callable[..., Any], fraction: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of (a, log x): `series(a, x, log x)` for x up to a + 1, `fraction` beyond."""
+
+    def computed(a: Any, log_x: Any) -> Any:
+        dtype = np.result_type(a, log_x)
+        a, log_x = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(log_x, np.float64))
+        x = np.exp(log_x)
+        out = np.full(x.shape, np.nan)
+        valid = (a > 0) & np.isfinite(a) & (log_x < np.inf)
+        below = valid & (x <= a + 1)
+        for where, function in ((below, series), (valid & ~below, fraction)):
+            if where.any():
+                out[where] = function(a[where], x[where], log_x[where])
+        return out.astype(dtype)[()]
+
+    return computed
+
+
+def _slope_by_series(a: Any, x: Any, log_x: Any) -> Any:
+    total, slope = _series(a, x)
+    return -((log_x - special_function("psi", None)(a + 1)) * total + slope) / a
+
+
+def _slope_by_fraction(a: Any, x: Any, log_x: Any) -> Any:
+    h, slope = _fraction(a, x)
+    return (log_x - special_function("psi", None)(a)) * h + slope
+
+
+_gamma_slope = _by_region(_slope_by_series, _slope_by_fraction)
 
 
 # Values with their first derivative and half of their second, along a change of `a`.
@@ -256,26 +267,20 @@ def _fraction_jet(a: Any, x: Any) -> Jet:
     return h
 
 
-def _gamma_bend(a: Any, log_x: Any) -> Any:
-    dtype = np.result_type(a, log_x)
-    a, log_x = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(log_x, np.float64))
-    x = np.exp(log_x)
-    out = np.full(x.shape, np.nan)
-    valid = (a > 0) & np.isfinite(a) & (log_x < np.inf)
-    below = valid & (x <= a + 1)
-    above = valid & ~below
+def _bend_by_series(a: Any, x: Any, log_x: Any) -> Any:
+    f, slope, bend = _series_jet(a, x)
+    gap = log_x - special_function("psi", None)(a + 1)
+    change = gap * slope - special_function("polygamma", None)(1, a + 1) * f + 2 * bend
+    return (gap * f + slope) / (a * a) - change / a
+
+
+def _bend_by_fraction(a: Any, x: Any, log_x: Any) -> Any:
+    f, slope, bend = _fraction_jet(a, x)
     psi, trigamma = special_function("psi", None), special_function("polygamma", None)
-    if below.any():
-        ab, lb = a[below], log_x[below]
-        f, slope, bend = _series_jet(ab, x[below])
-        gap = lb - psi(ab + 1)
-        change = gap * slope - trigamma(1, ab + 1) * f + 2 * bend
-        out[below] = (gap * f + slope) / (ab * ab) - change / ab
-    if above.any():
-        ab, lb = a[above], log_x[above]
-        f, slope, bend = _fraction_jet(ab, x[above])
-        out[above] = (lb - psi(ab)) * slope - trigamma(1, ab) * f + 2 * bend
-    return out.astype(dtype)[()]
+    return (log_x - psi(a)) * slope - trigamma(1, a) * f + 2 * bend
+
+
+_gamma_bend = _by_region(_bend_by_series, _bend_by_fraction)
 
 
 def _bend_in_log_x(t: Any, out: Any, a: Any, log_x: Any) -> Any:

@@ -70,22 +70,9 @@ class Distribution:
 
     def _arguments(self, method: str, x: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """`x`, the shape parameters, and location and scale or None where not given."""
-        names = self._names
-        if len(args) > len(names):
-            raise TypeError(f"{self.name}.{method} takes {len(names)} parameters: {names}")
-        given = dict(zip(names, args, strict=False))
-        for key, value in kwargs.items():
-            if key not in names or key in given:
-                raise TypeError(f"{self.name}.{method} got an unexpected argument {key!r}")
-            given[key] = value
-        missing = [n for n in self.shapes if n not in given]
-        if missing:
-            raise TypeError(f"{self.name}.{method} needs {', '.join(missing)}")
-        present = [n for n in names if n in given and not _is_default(n, given[n])]
-        values = floating(f"{self.name}.{method}", x, *(given[n] for n in present))
-        found = dict(zip(present, values[1:], strict=True))
+        x, found = _given(f"{self.name}.{method}", self.shapes, self._names, x, args, kwargs)
         shapes = [found[n] for n in self.shapes]
-        return values[0], shapes, found.get("loc"), found.get("scale")
+        return x, shapes, found.get("loc"), found.get("scale")
 
     def _bound(self, bound: Bound, x: Any, shapes: Sequence[Any]) -> Any:
         return bound(*shapes) if callable(bound) else literal(bound, x)
@@ -188,6 +175,34 @@ class Distribution:
             return self._checked(value, shapes, scale)
 
 
+def _given(
+    method: str,
+    needed: Sequence[str],
+    names: Sequence[str],
+    x: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> tuple[Any, dict[str, Any]]:
+    """`x` and the parameters, by name, that are given and do not have their defaults.
+
+    Raises:
+      TypeError: too many, an unknown one, one twice, or a needed one is missing.
+    """
+    if len(args) > len(names):
+        raise TypeError(f"{method} takes {len(names)} parameters: {names}")
+    given = dict(zip(names, args, strict=False))
+    for key, value in kwargs.items():
+        if key not in names or key in given:
+            raise TypeError(f"{method} got an unexpected argument {key!r}")
+        given[key] = value
+    missing = [n for n in needed if n not in given]
+    if missing:
+        raise TypeError(f"{method} needs {', '.join(missing)}")
+    present = [n for n in names if n in given and not _is_default(n, given[n])]
+    values = floating(method, x, *(given[n] for n in present))
+    return values[0], dict(zip(present, values[1:], strict=True))
+
+
 def _is_default(name: str, value: Any) -> bool:
     """True for a location or scale that changes nothing."""
     return type(value) in (int, float) and (name, value) in (("loc", 0), ("scale", 1))
@@ -250,20 +265,8 @@ class Discrete:
 
     def _arguments(self, method: str, k: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         names = (*self.shapes, "loc")
-        if len(args) > len(names):
-            raise TypeError(f"{self.name}.{method} takes {len(names)} parameters: {names}")
-        given = dict(zip(names, args, strict=False))
-        for key, value in kwargs.items():
-            if key not in names or key in given:
-                raise TypeError(f"{self.name}.{method} got an unexpected argument {key!r}")
-            given[key] = value
-        missing = [n for n in self.shapes if n not in given]
-        if missing:
-            raise TypeError(f"{self.name}.{method} needs {', '.join(missing)}")
-        present = [n for n in names if n in given and not _is_default(n, given[n])]
-        values = floating(f"{self.name}.{method}", k, *(given[n] for n in present))
-        found = dict(zip(present, values[1:], strict=True))
-        k = el.sub(values[0], found["loc"]) if "loc" in found else values[0]
+        k, found = _given(f"{self.name}.{method}", self.shapes, names, k, args, kwargs)
+        k = el.sub(k, found["loc"]) if "loc" in found else k
         return k, [found[n] for n in self.shapes]
 
     def _ends(self, k: Any, shapes: Sequence[Any]) -> tuple[Any, Any, Any]:
