@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stax.lax import linalg as linalg
+from stax.lax.bits import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.branches import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.contractions import *  # noqa: F403 - its __all__ is the list of names
 from stax.lax.control_flow import *  # noqa: F403 - its __all__ is the list of names

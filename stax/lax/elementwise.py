@@ -16,16 +16,17 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.core.keys import takes_keys
+from stax.core.source import user_source
 from stax.core.trace import Tracer, fresh
 from stax.dtypes import is_complex, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
 from stax.numpy import ufuncs
 from stax.numpy.promotion import array_like, as_dtype, asarray_dtype, coerce, common_dtype
 from stax.numpy.ufunc_rules import RULES, static_power
-from stax.primitives import casts, formats, special, views
+from stax.primitives import casts, formats, special
 from stax.primitives import elementwise as el
 from stax.primitives import transcendental as tr
-from stax.primitives.families import literal
+from stax.primitives.families import kind_of, literal
 from stax.pytree import tree_map
 
 __all__ = [
@@ -39,7 +40,6 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
-    "bitcast_convert_type",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -47,7 +47,6 @@ __all__ = [
     "cbrt",
     "ceil",
     "clamp",
-    "clz",
     "complex",
     "conj",
     "convert_element_type",
@@ -82,8 +81,6 @@ __all__ = [
     "neg",
     "nextafter",
     "polygamma",
-    "mulhi",
-    "population_count",
     "pow",
     "real",
     "reciprocal",
@@ -95,7 +92,6 @@ __all__ = [
     "select_n",
     "shift_left",
     "shift_right_arithmetic",
-    "shift_right_logical",
     "sign",
     "sin",
     "sinh",
@@ -110,24 +106,34 @@ __all__ = [
 Function = Callable[..., Any]
 
 
-def lifted(rule: Function, name: str, doc: str) -> Function:
-    """`rule` on promoted operands."""
-
-    def call(*operands: Any, **params: Any) -> Any:
-        values = [array_like(v, name) for v in operands]
-        return rule(*(coerce(*values) if len(values) > 1 else values), **params)
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = doc
-    return call
+_NAMES = {"b": "truth values", "i": "integers", "f": "real floats", "c": "complex numbers"}
 
 
-def floating(rule: Function, name: str, doc: str) -> Function:
-    """`rule` on operands promoted to a floating dtype."""
+def check_kinds(op: str, kinds: str, *values: Any) -> None:
+    """Refuse operands of other kinds, which NumPy's version of an operation may take.
+
+    Raises:
+      DtypeError: one is of a kind of dtype that is not among `kinds` ("b", "i", "f", "c").
+    """
+    if any(kind_of(aval_of(v).dtype) not in kinds for v in values):
+        raise DtypeError(
+            f"takes {' and '.join(_NAMES[k] for k in kinds)}",
+            op=op,
+            operands=[str(aval_of(v)) for v in values],
+            where=user_source() or None,
+        )
+
+
+def floating(rule: Function, name: str, doc: str, names: str = "x", kinds: str = "f") -> Function:
+    """`rule` on operands, of these names, promoted to one floating dtype of these kinds."""
+    count = len(names.split())
 
     def call(*operands: Any) -> Any:
-        values = [array_like(v, name) for v in operands]
-        return rule(*as_floating(values))
+        if len(operands) != count:
+            raise TypeError(f"{name}({', '.join(names.split())}) got {len(operands)} arguments")
+        values = as_floating([array_like(v, name) for v in operands])
+        check_kinds(name, kinds, *values)
+        return rule(*values)
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = doc
@@ -193,73 +199,110 @@ sub = ufuncs.subtract
 tan = ufuncs.tan
 tanh = ufuncs.tanh
 
-erf = floating(special.erf, "erf", "The error function.")
-erfc = floating(special.erfc, "erfc", "1 - erf(x), accurate where erf is near 1.")
-erf_inv = floating(special.erfinv, "erf_inv", "The inverse of `erf`.")
-lgamma = floating(special.lgamma, "lgamma", "The logarithm of |Gamma(x)|.")
-digamma = floating(special.digamma, "digamma", "The derivative of `lgamma`.")
-logistic = floating(tr.sigmoid, "logistic", "1 / (1 + exp(-x)).")
-rsqrt = floating(tr.rsqrt, "rsqrt", "1 / sqrt(x).")
-population_count = lifted(
-    el.population_count, "population_count", "Number of one bits, in the operand's dtype."
+_FLOATS = "Elementwise; integers become floats as in `numpy.exp`."
+
+erf = floating(
+    special.erf,
+    "erf",
+    f"""The error function, the integral of 2 / sqrt(pi) * exp(-t**2) from 0 to x.
+
+    {_FLOATS}
+
+    >>> erf(np.array([0.0, np.inf]))
+    array([0., 1.])
+    """,
+)
+erfc = floating(
+    special.erfc,
+    "erfc",
+    f"""1 - erf(x), accurate where erf is near 1.
+
+    {_FLOATS}
+
+    >>> erfc(np.array([-np.inf, 0.0]))
+    array([2., 1.])
+    """,
+)
+erf_inv = floating(
+    special.erfinv,
+    "erf_inv",
+    f"""The inverse of `erf`: NaN outside [-1, 1], infinite at its ends.
+
+    {_FLOATS}
+
+    >>> erf_inv(np.array([-1.0, 0.0, 2.0]))
+    array([-inf,   0.,  nan])
+    """,
+)
+lgamma = floating(
+    special.lgamma,
+    "lgamma",
+    f"""The logarithm of |Gamma(x)|; infinite at 0, -1, -2, ...
+
+    {_FLOATS}
+
+    >>> lgamma(np.array([0.0, 1.0, 2.0]))
+    array([inf,  0.,  0.])
+    """,
+)
+digamma = floating(
+    special.digamma,
+    "digamma",
+    f"""The derivative of `lgamma`.
+
+    {_FLOATS}
+
+    >>> np.round(digamma(np.array([1, 2])), 6)
+    array([-0.577216,  0.422784])
+    """,
+)
+logistic = floating(
+    tr.sigmoid,
+    "logistic",
+    f"""1 / (1 + exp(-x)), which does not overflow.
+
+    {_FLOATS}
+
+    >>> logistic(np.array([-1000.0, 0.0]))
+    array([0. , 0.5])
+    """,
+    kinds="fc",
+)
+rsqrt = floating(
+    tr.rsqrt,
+    "rsqrt",
+    f"""1 / sqrt(x); infinite at 0, NaN below.
+
+    {_FLOATS}
+
+    >>> rsqrt(4)
+    0.5
+    """,
+    kinds="fc",
 )
 
 
-def clz(x: Any) -> Any:
-    """The number of leading zero bits of an integer, in its own dtype."""
-    value = array_like(x, "clz")
-    dtype = aval_of(value).dtype
-    if not is_integer(dtype):
-        raise DtypeError("counts the bits of integers", op="clz", operands=[value])
-    bits = dtype.itemsize * 8
-    spread = casts.bitcast(value, np.dtype(f"u{dtype.itemsize}"))
-    step = 1
-    while step < bits:  # every bit below the leading one is set
-        spread = el.bitwise_or(spread, el.shift_right(spread, literal(step, spread)))
-        step *= 2
-    ones = el.population_count(spread)
-    return casts.convert(el.sub(literal(bits, ones), ones), dtype)
-
-
-def mulhi(x: Any, y: Any, /) -> Any:
-    """The upper half of the product of two integers of one dtype, whose lower half is `x * y`.
-
-    Raises:
-      DtypeError: they are no integers, or of two dtypes.
-
-    >>> int(mulhi(np.uint8(200), np.uint8(3)))
-    2
-    """
-    a, b = coerce(array_like(x, "mulhi"), array_like(y, "mulhi"))
-    dtype = aval_of(a).dtype
-    operands = [str(aval_of(v)) for v in (x, y)]
-    if not is_integer(dtype) or len({aval_of(v).dtype for v in (x, y)}) > 1:
-        raise DtypeError("takes integers of one dtype", op="mulhi", operands=operands)
-    bits = dtype.itemsize * 8
-    if bits < 64:
-        wide = np.dtype(f"{dtype.kind}8")
-        product = el.mul(casts.convert(a, wide), casts.convert(b, wide))
-        return casts.convert(el.shift_right(product, wide.type(bits)), dtype)
-    # Four products of halves; the upper ones carry the sign.
-    half, low = dtype.type(32), dtype.type(0xFFFFFFFF)
-    (a1, a0), (b1, b0) = ((el.shift_right(v, half), el.bitwise_and(v, low)) for v in (a, b))
-    unsigned = np.dtype(np.uint64)
-    lowest = el.mul(casts.convert(a0, unsigned), casts.convert(b0, unsigned))
-    carry = casts.convert(el.shift_right(lowest, np.uint64(32)), dtype)
-    middle = el.add(el.mul(a1, b0), carry)
-    other = el.add(el.mul(a0, b1), el.bitwise_and(middle, low))
-    upper = el.add(el.mul(a1, b1), el.shift_right(middle, half))
-    return el.add(upper, el.shift_right(other, half))
-
-
 def polygamma(m: int, x: Any) -> Any:
-    """The derivative of order `m` of `digamma`; `m` is a Python integer."""
+    """The derivative of order `m` of `digamma`; `m` is a Python integer, 0 for `digamma` itself.
+
+    `x` is an array or number, whose integers become floats.
+
+    >>> np.round(polygamma(1, np.array([1.0])), 6)  # pi**2 / 6
+    array([1.644934])
+    """
     (value,) = as_floating([array_like(x, "polygamma")])
     return special.digamma(value) if m == 0 else special.polygamma(value, n=int(m))
 
 
 def integer_pow(x: Any, y: int) -> Any:
-    """`x**y` for a Python integer `y`."""
+    """`x**y` for a Python integer `y`, by repeated multiplication, in the dtype of `x`.
+
+    Raises:
+      DtypeError: integers to a negative power.
+
+    >>> integer_pow(np.array([2, -3]), 3)
+    array([  8, -27])
+    """
     x = array_like(x, "integer_pow")
     if is_integer(aval_of(x).dtype) and y < 0:
         raise DtypeError(
@@ -269,7 +312,11 @@ def integer_pow(x: Any, y: int) -> Any:
 
 
 def div(x: Any, y: Any) -> Any:
-    """`x / y`; of integers, the quotient truncated towards zero."""
+    """`x / y`, elementwise on promoted operands; of integers, the quotient truncated towards zero.
+
+    >>> div(np.array([7, -7]), 2), div(1.0, 4)
+    (array([ 3, -3]), 0.25)
+    """
     a, b = coerce(array_like(x, "div"), array_like(y, "div"))
     if is_integer(aval_of(a).dtype):
         return el.floordiv(el.sub(a, el.fmod(a, b)), b)
@@ -277,17 +324,12 @@ def div(x: Any, y: Any) -> Any:
 
 
 def rem(x: Any, y: Any) -> Any:
-    """The remainder of truncated division; it has the sign of `x`."""
+    """The remainder of truncated division; it has the sign of `x`. As `numpy.fmod`.
+
+    >>> rem(np.array([7, -7]), 4)
+    array([ 3, -3])
+    """
     return ufuncs.fmod(x, y)
-
-
-def shift_right_logical(x: Any, y: Any) -> Any:
-    """`x` shifted right with zeros coming in from the left."""
-    a, b = coerce(array_like(x, "shift_right_logical"), array_like(y, "shift_right_logical"))
-    dtype = aval_of(a).dtype
-    unsigned = np.dtype(f"u{dtype.itemsize}")
-    shifted = el.shift_right(casts.bitcast(a, unsigned), casts.bitcast(b, unsigned))
-    return casts.bitcast(shifted, dtype)
 
 
 class RoundingMethod(enum.IntEnum):
@@ -298,7 +340,16 @@ class RoundingMethod(enum.IntEnum):
 
 
 def round(x: Any, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Any:
-    """The nearest integer; halves go away from zero, or to the even neighbour."""
+    """The nearest whole number, as a float; halves go away from zero, or to the even neighbour.
+
+    Args:
+      rounding_method: a `RoundingMethod`, which says where halves go.
+
+    >>> round(np.array([0.5, -1.5, 2.5]))
+    array([ 1., -2.,  3.])
+    >>> round(np.array([0.5, -1.5, 2.5]), RoundingMethod.TO_NEAREST_EVEN)
+    array([ 0., -2.,  2.])
+    """
     (value,) = as_floating([array_like(x, "round")])
     if rounding_method == RoundingMethod.TO_NEAREST_EVEN:
         return el.rint(value)
@@ -310,20 +361,39 @@ def round(x: Any, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Any:
 
 
 def real(x: Any) -> Any:
-    """The real part; a real value is itself."""
+    """The real part; a real value is itself.
+
+    >>> real(np.array([1 + 2j]))
+    array([1.])
+    """
     x = array_like(x, "real")
     return el.real(x) if aval_of(x).dtype.kind == "c" else x
 
 
 def imag(x: Any) -> Any:
-    """The imaginary part; zero for a real value."""
+    """The imaginary part; zero for a real value.
+
+    >>> imag(np.array([1 + 2j]))
+    array([2.])
+    """
     x = array_like(x, "imag")
+    check_kinds("imag", "ifc", x)
     return el.imag(x) if aval_of(x).dtype.kind == "c" else el.mul(x, literal(0, x))
 
 
 def complex(x: Any, y: Any) -> Any:
-    """The complex number x + iy."""
+    """The complex number x + iy, elementwise, of two real floats, float32 or float64.
+
+    Raises:
+      DtypeError: they are of another dtype.
+
+    >>> complex(np.array([1.0]), np.array([2.0]))
+    array([1.+2.j])
+    """
     a, b = coerce(array_like(x, "complex"), array_like(y, "complex"))
+    if aval_of(a).dtype not in (np.float32, np.float64):
+        operands = [str(aval_of(v)) for v in (a, b)]
+        raise DtypeError("takes float32 or float64 numbers", op="complex", operands=operands)
     return el.complex_(a, b)
 
 
@@ -337,7 +407,9 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     array([1, 4])
     """
     a, b = coerce(array_like(on_true, "select"), array_like(on_false, "select"))
-    return el.select(array_like(pred, "select"), a, b)
+    condition = array_like(pred, "select")
+    check_kinds("select", "b", condition)
+    return el.select(condition, a, b)
 
 
 @takes_keys
@@ -377,37 +449,6 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     array([ 1, -1], dtype=int32)
     """
     return casts.convert(array_like(operand, "convert_element_type"), asarray_dtype(new_dtype))
-
-
-def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
-    """The bits of `operand` read as another dtype.
-
-    A narrower dtype gives a new last axis, the lowest bits first; a wider one takes the last axis.
-
-    Raises:
-      ShapeError: the last axis does not hold the parts of one wider element.
-    """
-    op = "bitcast_convert_type"
-    x, target = array_like(operand, op), asarray_dtype(new_dtype)
-    x = np.asarray(x) if not isinstance(x, Tracer) else x
-    shape, source = aval_of(x).shape, aval_of(x).dtype
-    if source.itemsize == target.itemsize:
-        return fresh(casts.bitcast(x, target))
-    narrow, wide = sorted((source.itemsize, target.itemsize))
-    parts, small, large = wide // narrow, np.dtype(f"u{narrow}"), np.dtype(f"u{wide}")
-    shifts = 8 * narrow * np.arange(parts, dtype=large)
-    if source.itemsize == wide:
-        words = views.reshape(casts.bitcast(x, large), (*shape, 1))
-        return casts.bitcast(casts.convert(el.shift_right(words, shifts), small), target)
-    if shape[-1:] != (parts,):
-        raise ShapeError(
-            f"{source} of shape {shape} as {target}: the last axis must hold the {parts} parts of "
-            "an element",
-            op=op,
-            operands=[str(aval_of(x))],
-        )
-    words = el.shift_left(casts.convert(casts.bitcast(x, small), large), shifts)
-    return casts.bitcast(views.reduce_sum(words, [len(shape) - 1]), target)
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -9,6 +10,7 @@ import stax
 import stax.lax as lax
 import stax.numpy as snp
 from stax.errors import DtypeError, ShapeError
+from stax.lax import bits, elementwise, special
 from stax.testing import check_grads
 
 X = np.random.default_rng(0).standard_normal((4, 5, 6))
@@ -158,3 +160,56 @@ def test_padding_that_does_not_fit_is_refused(dtype, value, amounts, error, matc
         with pytest.raises(error, match=match) as caught:
             transform(lambda x: lax.pad(x, value, amounts))(np.ones(2, dtype))
         assert "test_arrays_lax.py" in str(caught.value)
+
+
+# One operand of each kind and width of dtype.
+KINDS = [
+    np.array(v).astype(d)
+    for v, d in [
+        ([True, False], bool), ([3, 2], np.int64), ([3, 2], np.uint8), ([0.5, 2], np.float16),
+        ([0.5, 2], np.float32), ([0.5, 2], ml_dtypes.bfloat16), ([0.5, 2], np.float64),
+        ([0.5 + 1j, 2], np.complex128),
+    ]
+]  # fmt: skip
+OPERANDS = {
+    **dict.fromkeys(
+        "add atan2 bitwise_and bitwise_or bitwise_xor complex div eq ge gt le lt max min mul ne "
+        "nextafter mulhi pow rem shift_left shift_right_arithmetic shift_right_logical sub betainc "
+        "igamma igammac igamma_grad_a random_gamma_grad zeta".split(),
+        2,
+    ),
+    **dict.fromkeys("select clamp select_n betainc regularized_incomplete_beta".split(), 3),
+}
+ELEMENTWISE = [
+    name
+    for module in (elementwise, bits, special)
+    for name in module.__all__
+    if name
+    not in "RoundingMethod dtype stop_gradient convert_element_type bitcast_convert_type "
+    "reduce_precision polygamma integer_pow".split()
+]
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_a_kind_of_dtype_is_refused_at_once_where_it_is_refused_while_tracing(name):
+    f = getattr(lax, name)
+    for value in KINDS:
+        operands = [value] * OPERANDS.get(name, 1)
+        try:
+            expected = stax.eval_shape(f, *operands).dtype
+        except TypeError:
+            with pytest.raises(TypeError):
+                f(*operands)
+        else:
+            with np.errstate(all="ignore"):
+                assert f(*operands).dtype == expected
+
+
+@pytest.mark.parametrize("name", ["erf", "rsqrt", "population_count", "igamma", "betainc"])
+def test_a_wrong_number_of_operands_is_refused(name):
+    f, x = getattr(lax, name), np.array([1, 2])
+    for operands in ([], [x] * 4):
+        with pytest.raises(TypeError):
+            f(*operands)
+        with pytest.raises(TypeError):
+            stax.eval_shape(f, *operands)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +22,23 @@ MODULES = [
     if not m.name.startswith("stax.backends.triton") and not m.name.endswith("__main__")
 ]
 FINDER = doctest.DocTestFinder(exclude_empty=True)
+
+
+def examples_of(module: Any) -> Iterator[doctest.DocTest]:
+    """The examples of a module, also of the functions that it has made elsewhere."""
+    yield from FINDER.find(module)
+    for name in getattr(module, "__all__", ()):
+        value = vars(module).get(name)
+        made = isinstance(value, FunctionType) and value.__module__ != module.__name__
+        # What a module takes from another by name is an example there.
+        if made and not hasattr(sys.modules[value.__module__], value.__name__):
+            yield from FINDER.find(value, f"{module.__name__}.{name}", globs=vars(module))
+
+
 EXAMPLES = [
     (test, {**vars(module), "np": np, "stax": stax})
     for module in map(importlib.import_module, MODULES)
-    for test in FINDER.find(module)
+    for test in examples_of(module)
     if test.examples
 ]
 
