@@ -15,6 +15,7 @@ import numpy as np
 from stax.core.aval import Aval, aval_of, check_meaning
 from stax.core.graph import Atom, Eqn, Graph, Literal, Var
 from stax.core.primitive import Primitive
+from stax.core.refusals import leak_error, located
 from stax.core.source import user_source
 from stax.core.trace import (
     EVAL,
@@ -23,8 +24,6 @@ from stax.core.trace import (
     Tracer,
     bind,
     handle_of,
-    leak_error,
-    located,
     use_trace,
 )
 from stax.dtypes import is_supported
@@ -92,7 +91,7 @@ class StagingTrace(Trace):
             return value.atom
         if isinstance(value, Tracer):
             if not is_reachable(value.owner, self):
-                raise leak_error(value, op)
+                raise leak_error(value.aval, op)
             return self._capture(value, handle_of(value), value.aval)
         if isinstance(value, bool | int | float | complex | np.generic):
             return Literal(value)

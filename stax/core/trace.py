@@ -12,26 +12,33 @@ that new equations are tagged with.
 
 from __future__ import annotations
 
-import dis
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from stax.core.aval import Aval, aval_of
 from stax.core.primitive import Primitive
-from stax.core.source import is_called_by_scipy, place_of, user_place, user_source
+from stax.core.refusals import (
+    index_error,
+    is_index_of_caller,
+    is_stored_by_caller,
+    leak_error,
+    located,
+    no_array_error,
+    no_version_error,
+    number_error,
+    plain_write_error,
+)
+from stax.core.source import place_of, user_place, user_source
 from stax.dtypes import DType, is_inexact
 from stax.errors import (
     LOCATE,
     ConcretizationError,
     MutationError,
     StaxError,
-    TracerLeakError,
 )
 
 
@@ -74,7 +81,7 @@ class EvalTrace(Trace):
         """Call the primitive's NumPy implementation."""
         for arg in args:
             if isinstance(arg, Tracer):
-                raise leak_error(arg, prim.name)
+                raise leak_error(arg.aval, prim.name)
         try:
             out = prim.impl(*args, **params)
         except (ValueError, TypeError, IndexError) as error:
@@ -125,7 +132,7 @@ class _State(threading.local):
     # What loops keep for their backward part that say nothing themselves, by their length.
     loops: Callable[[int], Any] | None = None
     debug_infs: bool = False
-    # The last refusal to give a number, as arguments of `_refusal`: NumPy may have swallowed it.
+    # The last refusal to give a number, as arguments of `number_error`: NumPy may swallow it.
     refused: tuple[str, str, str, str] | None = None
 
 
@@ -147,7 +154,7 @@ def use_trace(trace: Trace) -> Iterator[None]:
         if STATE.refused is not None and not isinstance(error, StaxError):
             refused, STATE.refused = STATE.refused, None
             if place_of(error) == refused[-1]:  # NumPy's own, in place of ours
-                raise _refusal(*refused) from error
+                raise number_error(*refused) from error
         raise
     except ValueError as error:
         cause = error.__cause__
@@ -309,13 +316,13 @@ class Tracer:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if is_stored_by_caller():
-            raise _plain_write_error(self)
+            raise plain_write_error(self.aval)
         if is_index_of_caller():
             known = self.concrete() if self.dtype.kind in "biu" else None
             if known is None:
-                raise _index_error(self)
+                raise index_error(self.aval)
             return np.asarray(known, dtype)
-        raise no_array_error(self)
+        raise no_array_error(self.aval)
 
     def __bool__(self) -> bool:
         return bool(self._require("bool", "if, while, and, or, not, assert"))
@@ -325,12 +332,12 @@ class Tracer:
 
     def __float__(self) -> float:
         if is_stored_by_caller() and is_inexact(self.aval.dtype):
-            raise no_array_error(self)
+            raise no_array_error(self.aval)
         return float(self._require("float", "float()"))
 
     def __complex__(self) -> complex:
         if is_stored_by_caller() and is_inexact(self.aval.dtype):
-            raise no_array_error(self)
+            raise no_array_error(self.aval)
         return complex(self._require("complex", "complex()"))
 
     def __index__(self) -> int:
@@ -352,13 +359,13 @@ class Tracer:
         if value is not None:
             return value
         STATE.refused = (what, construct, str(self.aval), user_place())
-        raise _refusal(*STATE.refused)
+        raise number_error(*STATE.refused)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method != "__call__":
             handler = UFUNC_METHODS.get(method)
             if handler is None:
-                raise _no_version_error(f"{ufunc.__name__}.{method}")
+                raise no_version_error(f"{ufunc.__name__}.{method}")
             return handler(ufunc, *inputs, **kwargs)
         function = UFUNCS.get(ufunc) or _found_ufunc(ufunc)
         return function(*inputs, **kwargs)
@@ -368,7 +375,7 @@ class Tracer:
     ) -> Any:
         function = ARRAY_FUNCTIONS.get(func)
         if function is None:
-            raise _no_version_error(func.__name__)
+            raise no_version_error(func.__name__)
         return function(*args, **kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
@@ -442,47 +449,7 @@ def _found_ufunc(ufunc: np.ufunc) -> Callable[..., Any]:
         if function is not None:
             UFUNCS[ufunc] = function
             return function
-    raise _no_version_error(ufunc.__name__)
-
-
-def _refusal(what: str, construct: str, aval: str, place: str) -> ConcretizationError:
-    return ConcretizationError(
-        f"{construct} needs the number behind a traced value of type {aval}, "
-        f"which is not known while tracing ({what} conversion)",
-        operands=(aval,),
-        where=place or None,
-        hint=_NUMBERS.get(construct, "") + "use stax.numpy.where, stax.lax.cond / while_loop / "
-        "fori_loop for control flow on values, or mark the argument static (static_argnums / "
-        "static_argnames)",
-    )
-
-
-# What is tried most often where a number is asked for: to print or keep it, or to call `math`.
-_OUTSIDE = "to print or keep the number, return the value and convert it outside of the function; "
-_NUMBERS = {
-    "float()": _OUTSIDE + "for a function of the module math, call NumPy's (np.exp); ",
-    "int()": _OUTSIDE,
-    "complex()": _OUTSIDE,
-    ".item()": _OUTSIDE,
-    ".tolist()": _OUTSIDE,
-}
-
-
-def is_stored_by_caller() -> bool:
-    """True when Python's caller is at `a[i] = value`: NumPy takes the number of a 0-d value then.
-
-    The number would lose the derivative without a word, so the write is refused instead.
-    """
-    return _instruction(sys._getframe(2)) == "STORE_SUBSCR"
-
-
-def is_index_of_caller() -> bool:
-    """True when Python's caller is at `a[i]`, where NumPy asks an index for an array."""
-    return _instruction(sys._getframe(2)) in ("BINARY_SUBSCR", "BINARY_OP")
-
-
-def _instruction(frame: FrameType) -> str:
-    return dis.opname[frame.f_code.co_code[frame.f_lasti]]
+    raise no_version_error(ufunc.__name__)
 
 
 def plain_subscript(array: Any, index: Any) -> Any:
@@ -501,68 +468,6 @@ def plain_method(
 ) -> Any:
     """`array.name(*args, **kwargs)` of a plain array where the arguments hold traced values."""
     return METHODS[name](array, *args, **(kwargs or {}))
-
-
-def _index_error(tracer: Tracer) -> ConcretizationError:
-    """The error for `table[i]` with a plain table: NumPy looks the index up itself."""
-    return ConcretizationError(
-        f"a plain NumPy array is indexed with a traced value of type {tracer.aval}, which is not "
-        "known while tracing",
-        operands=(f"index: {tracer.aval}",),
-        where=user_source() or None,
-        hint="make the array traced too: stax.numpy.asarray(table)[i] (it may be written once, "
-        "at the top of the function), stax.numpy.take(table, i, axis=0), or pass the table as an "
-        "argument",
-    )
-
-
-def _plain_write_error(tracer: Tracer) -> ConcretizationError:
-    """The error for `array[i] = value` with a plain array: NumPy asks the index for an array."""
-    return ConcretizationError(
-        f"an array made by plain NumPy is written to with a traced value of type {tracer.aval} as "
-        "the index or the value",
-        operands=(str(tracer.aval),),
-        where=user_source() or None,
-        hint="make the array with stax.numpy.zeros or np.zeros(..., like=x), inside the function; "
-        "in a loop of stax.lax carry it (a.at[i].set(v)), or return the values of the steps: scan "
-        "and vmap stack them",
-    )
-
-
-def _no_version_error(name: str) -> ConcretizationError:
-    return ConcretizationError(
-        f"{name} of NumPy, SciPy or another library has no traced version",
-        op=name,
-        where=user_source() or None,
-        hint="use stax.pure_callback to call it on concrete values",
-    )
-
-
-def no_array_error(tracer: Tracer) -> ConcretizationError:
-    """The error for a traced value where only a NumPy array would do."""
-    if is_called_by_scipy():
-        return ConcretizationError(
-            f"a traced value of type {tracer.aval} was given to a function of SciPy that takes "
-            "plain arrays",
-            operands=(str(tracer.aval),),
-            where=user_source() or None,
-            hint="stax.scipy has traced versions of many, under the same names; else stop tracing "
-            "with stax.pure_callback, and give it a derivative with stax.custom_vjp",
-        )
-    table = ""
-    if tracer.aval.dtype.kind in "iu":
-        table = "write table[i] or stax.numpy.take(table, i, axis=0), not np.take; "
-    return ConcretizationError(
-        f"a traced value of type {tracer.aval} was used where a plain NumPy array is needed: "
-        "np.array / np.asarray of it, a write of it into an array made by plain NumPy, or "
-        "a NumPy function without a traced version",
-        operands=(str(tracer.aval),),
-        where=user_source() or None,
-        hint=f"{table}convert dtypes with x.astype(np.float32), not np.float32(x); make the array "
-        "that is written to with stax.numpy.zeros or np.zeros(..., like=x) so that it is traced; "
-        "build arrays from traced values with np.stack or stax.numpy.array; stop tracing with "
-        "stax.pure_callback",
-    )
 
 
 # The slots that belong to the handle and not to the value it stands for.
@@ -595,22 +500,3 @@ def handle_of(value: Tracer) -> Tracer:
     for name in value_slots(kind):
         setattr(handle, name, getattr(value, name))
     return handle
-
-
-def leak_error(tracer: Tracer, op: str) -> TracerLeakError:
-    """The error for a tracer that outlived its transformation."""
-    return TracerLeakError(
-        f"a traced value of type {tracer.aval} was used outside the transformation that made it",
-        op=op,
-        where=user_source() or None,
-        hint="it was stored somewhere (a global, a closure, an attribute); return the value from "
-        "the transformed function instead",
-    )
-
-
-def located(error: StaxError, prim: str, source: str) -> StaxError:
-    """`error` with the operation and the user's line appended once."""
-    text = str(error)
-    if source and source not in text:
-        error.args = (f"{text}\n  at {source} (in {prim})", *error.args[1:])
-    return error

@@ -19,8 +19,9 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.functionalize import assign
 from stax.core.keys import KeyArray, holds_keys, moved_keys
+from stax.core.refusals import located
 from stax.core.source import user_source
-from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, Tracer, fresh, located
+from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, Tracer, fresh
 from stax.dtypes import WEAK_DTYPES, DType, bfloat16, float8_e4m3fn
 from stax.errors import (
     AxisError,

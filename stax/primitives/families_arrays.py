@@ -14,8 +14,9 @@ from typing import Any
 
 from stax.core.aval import Aval, aval_of
 from stax.core.primitive import FALLBACK, Primitive, Recompute, Rule, Sentinel, Zero
+from stax.core.refusals import located
 from stax.core.source import user_source
-from stax.core.trace import bind1, located
+from stax.core.trace import bind1
 from stax.errors import AxisError, ShapeError, StaxError
 
 
