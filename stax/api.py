@@ -15,12 +15,14 @@ from stax import config, debug, dtypes, errors, lax, numpy, sharding, tree, typi
 from stax.backends.triton.methods import COMPUTE as _COMPUTE
 from stax.core import text as _text
 from stax.core.graph import Graph
+from stax.core.trace import ELSEWHERE as _ELSEWHERE
 from stax.core.trace import UFUNC_FINDERS as _UFUNC_FINDERS
 from stax.dtypes import float0
 from stax.errors import *  # noqa: F403 - its __all__ is the list of names
 from stax.explain.report import explain, memory_curve
 from stax.lax.elementwise import stop_gradient
 from stax.numpy.at import at
+from stax.on_device import bound as _bound
 from stax.on_device import compute as _compute
 from stax.placement import (
     Device,
@@ -209,4 +211,5 @@ def _scipy_ufunc(ufunc: _np.ufunc) -> Callable[..., Any] | None:
 
 
 _COMPUTE.append(_compute)
+_ELSEWHERE.append(_bound)
 _UFUNC_FINDERS.append(_scipy_ufunc)

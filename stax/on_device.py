@@ -1,26 +1,38 @@
-"""What operators and methods of arrays on a device compute, as small programs.
+"""What operators, functions and methods of arrays on a device compute, as small programs.
 
-Input: a function of arrays and its arguments.  Output: what it gives, on the device.  The function
-is compiled for the types of its arrays, and for all else that it is given (axes, dtypes, slices);
-numbers that may change from call to call (operands, positions) are arguments of the program.  Where
-nothing can be compiled (inside of other transformations, without triton, by `disable_jit`) NumPy
-computes it from copies.
+Input: a function of arrays and its arguments, or an operation that a transformation wants the
+values of.  Output: what it gives, on the device.  The function is compiled for the types of its
+arrays, and for all else that it is given (axes, dtypes, slices); numbers that may change from call
+to call (operands, positions) are arguments of the program.  Inside of a transformation an array is
+a constant.  Where nothing can be compiled (without triton, by `disable_jit`, a function whose
+result has a shape that depends on values) NumPy computes it from copies.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stax.backends.triton.methods import Methods, on_host
-from stax.core.trace import EVAL, STATE, UFUNC_FINDERS, UFUNCS, Tracer
+from stax.core.primitive import Primitive
+from stax.core.trace import (
+    ARRAY_FUNCTIONS,
+    EVAL,
+    STATE,
+    UFUNC_FINDERS,
+    UFUNCS,
+    Tracer,
+    bind,
+    in_python,
+    use_trace,
+)
 from stax.dtypes import is_supported
-from stax.errors import CompilerNotFoundError
+from stax.errors import CompilerNotFoundError, ConcretizationError
 from stax.pytree import tree_leaves, tree_map
 from stax.transforms.jit import jit
 
@@ -81,15 +93,13 @@ def _filled(template: Any, given: tuple[Any, ...]) -> Any:
 
 def _called(function: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """What the function gives, of arrays or of traced values."""
-    if isinstance(function, np.ufunc):
-        return function(*args, **kwargs)
     if function is operator.getitem:
         return args[0][tuple(args[1:])]
     if function is operator.attrgetter:
         return function(name)(args[0])
     if function is operator.methodcaller:
         return getattr(args[0], name)(*args[1:], **kwargs)
-    return function(name)(*args, **kwargs)
+    return function(*args, **kwargs)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -104,8 +114,10 @@ def _program(function: Any, name: str, templates: tuple[Any, ...], keys: tuple[s
     return jit(run, backend="triton")
 
 
-def _has_version(function: Any, args: tuple[Any, ...]) -> bool:
-    """Whether a ufunc can be traced, with operands such as these."""
+def _has_version(function: Any, args: tuple[Any, ...], known: list[Any]) -> bool:
+    """Whether a function can be traced, with arguments such as these."""
+    if any(callable(v) and not isinstance(v, type | Methods) for v in known):
+        return False  # what it does may change from call to call
     if not isinstance(function, np.ufunc):
         return True
     if not all(_is_number(v) or _is_traceable(v) for v in args):
@@ -129,9 +141,15 @@ def compute(
 ) -> Any:
     """`function` of arrays of which one at least is on a device."""
     known = tree_leaves((args, kwargs))
-    if STATE.trace is not EVAL or STATE.jit_disabled or any(isinstance(v, Tracer) for v in known):
+    if any(isinstance(v, Tracer) for v in known):
+        lifted = tree_map(_lifted, (list(args), kwargs))
+        return _called(function, name, *lifted)
+    if STATE.trace is not EVAL:
+        with use_trace(EVAL):
+            return compute(function, name, args, kwargs)
+    if STATE.jit_disabled or not _has_version(function, args, known):
         return _on_host(function, name, args, kwargs)
-    if not _has_version(function, args) or kwargs.get("out") is not None:
+    if kwargs.get("out") is not None:
         return _on_host(function, name, args, kwargs)
     given: list[Any] = []
     if isinstance(function, np.ufunc):
@@ -147,3 +165,43 @@ def compute(
     except CompilerNotFoundError:
         first: Any = next(v for v in given if isinstance(v, Methods))
         return tree_map(first.put_beside, _on_host(function, name, args, kwargs))
+    except ConcretizationError:
+        if function not in ARRAY_FUNCTIONS:
+            raise
+        return _on_host(function, name, args, kwargs)  # the shape of the result depends on values
+
+
+def _lifted(value: Any) -> Any:
+    return STATE.trace.lift(value) if isinstance(value, Methods) else value
+
+
+def bound(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]:
+    """The results of an operation on values of which one at least is on a device."""
+    if in_python():
+        return EVAL.process(prim, [on_host(v) for v in args], params)
+    names = tuple(params)
+    values = tuple(_Fixed(type(v), v, repr(v)) for v in params.values())
+    try:
+        hash(values)
+        # Graphs and functions differ from call to call.
+        run = _operation if prim.linearize is None else _operation.__wrapped__
+    except TypeError:
+        run = _operation.__wrapped__
+    try:
+        with use_trace(EVAL):
+            return tuple(run(prim, names, values)(*args))
+    except CompilerNotFoundError:
+        first: Any = next(v for v in args if isinstance(v, Methods))
+        found = EVAL.process(prim, [on_host(v) for v in args], params)
+        return tuple(first.put_beside(v) for v in found)
+
+
+@functools.lru_cache(maxsize=4096)
+def _operation(prim: Primitive, names: tuple[str, ...], values: tuple[_Fixed, ...]) -> Any:
+    params = {name: fixed.value for name, fixed in zip(names, values, strict=True)}
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        return bind(prim, *args, **params)
+
+    run.__name__ = run.__qualname__ = prim.name
+    return jit(run, backend="triton")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stax.backends import on_demand
-from stax.core.aval import Aval, aval_of
+from stax.core.aval import Aval, Remote, aval_of
 from stax.core.trace import Tracer, as_traced
 from stax.errors import DeviceError
 from stax.numpy.array_methods import add as add_array_method
@@ -216,16 +216,20 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False, may_alias: A
             device.check(leaf)
         device = device.one_device
     if device is None or device == _CPU:
-        return tree_map(array, x)
+        return tree_map(_on_cpu, x)
     platform, number = _named(device)
     known = devices(platform)
     index = number or 0
     if platform not in _GPU:
-        return tree_map(array, x)
+        return tree_map(_on_cpu, x)
     if index >= len(known):
         raise DeviceError(f"there is no device {index} of {len(known)} of the platform cuda")
     put = on_demand("triton.array").put
     return tree_map(lambda leaf: put(leaf, index), x)
+
+
+def _on_cpu(leaf: Any) -> Any:
+    return array(np.asarray(leaf) if isinstance(leaf, Remote) else leaf)
 
 
 def _named(device: Any) -> tuple[str, int | None]:

@@ -82,6 +82,23 @@ class Aval:
         return Aval(self.shape if shape is None else shape, self.dtype if dtype is None else dtype)
 
 
+class Remote:
+    """An array in memory that NumPy does not reach, such as a device's; it never changes.
+
+    What is computed with it outside of transformations, and by them with the values they know, is
+    computed where it lies (`core.trace.ELSEWHERE`).
+    """
+
+    __slots__ = ()
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def aval(self) -> Aval:
+        """Type of the value."""
+        return Aval(self.shape, self.dtype)
+
+
 def aval_of(value: Any) -> Aval:
     """The type of a NumPy array, NumPy scalar, Python scalar or traced value."""
     aval = getattr(value, "aval", None)

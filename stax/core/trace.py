@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.core.aval import Aval, aval_of
+from stax.core.aval import Aval, Remote, aval_of
 from stax.core.primitive import Primitive
 from stax.core.refusals import (
     index_error,
@@ -80,8 +80,12 @@ class EvalTrace(Trace):
     ) -> tuple[Any, ...]:
         """Call the primitive's NumPy implementation."""
         for arg in args:
+            if type(arg) is np.ndarray:
+                continue
             if isinstance(arg, Tracer):
                 raise leak_error(arg.aval, prim.name)
+            if isinstance(arg, Remote):
+                return ELSEWHERE[0](prim, args, params)
         try:
             out = prim.impl(*args, **params)
         except (ValueError, TypeError, IndexError) as error:
@@ -118,6 +122,8 @@ def _check_for(
 
 
 EVAL = EvalTrace(None)
+# Computes an operation on values of which one is no array of NumPy's.
+ELSEWHERE: list[Callable[[Primitive, Sequence[Any], dict[str, Any]], tuple[Any, ...]]] = []
 
 
 class _State(threading.local):

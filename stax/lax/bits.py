@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.core.aval import aval_of
+from stax.core.aval import Remote, aval_of
 from stax.core.trace import Tracer, fresh
 from stax.dtypes import is_integer
 from stax.errors import DtypeError, ShapeError
@@ -123,7 +123,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     """
     op = "bitcast_convert_type"
     x, target = array_like(operand, op), asarray_dtype(new_dtype)
-    x = np.asarray(x) if not isinstance(x, Tracer) else x
+    x = x if isinstance(x, Tracer | Remote) else np.asarray(x)
     shape, source = aval_of(x).shape, aval_of(x).dtype
     if source.itemsize == target.itemsize:
         return fresh(casts.bitcast(x, target))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.core.aval import aval_of
+from stax.core.aval import Remote, aval_of
 from stax.core.keys import takes_keys
 from stax.core.source import user_source
 from stax.core.trace import (
@@ -216,6 +216,12 @@ def array(
     like: Any = None,
 ) -> Array:
     """An array of `object`, which may be a nest of lists of traced values; as `numpy.array`."""
+    if isinstance(object, Remote):
+        object = as_traced(object)
+        if isinstance(object, Remote):
+            value = object if dtype is None else as_dtype(object, asarray_dtype(dtype))
+            lead = (1,) * (ndmin - len(object.shape))
+            return reshape(value, (*lead, *object.shape)) if lead else value
     if STATE.trace is EVAL and not has_nested_tracer(object) and not isinstance(like, Tracer):
         return np.array(object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin)  # type: ignore[call-overload]  # order is a str
     value = nested_array(object) if isinstance(object, list | tuple) else object
@@ -242,7 +248,8 @@ def asarray(
 ) -> Array:
     """`a` as an array, without a copy where that can be; as `numpy.asarray`."""
     check_device(device, "asarray")
-    if STATE.trace is EVAL and not has_nested_tracer(a) and not isinstance(like, Tracer):
+    plain = STATE.trace is EVAL and not isinstance(a, Remote)
+    if plain and not has_nested_tracer(a) and not isinstance(like, Tracer):
         return np.asarray(a, dtype, order, copy=copy)
     value = array(a, dtype, copy=bool(copy))
     if copy is not None and not copy and value is not a:

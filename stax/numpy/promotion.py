@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.core.aval import aval_of, check_meaning
+from stax.core.aval import Remote, aval_of, check_meaning
 from stax.core.source import user_source
 from stax.core.trace import EVAL, STATE, Tracer
 from stax.dtypes import (
@@ -57,6 +57,8 @@ def array_like(value: Any, op: str) -> Any:
     if not isinstance(value, np.ndarray | np.generic):
         if isinstance(value, list | tuple) and has_nested_tracer(value):
             return nested_array(value)
+        if isinstance(value, Remote):
+            return STATE.trace.lift(value)
         value = np.asarray(value)
     check_meaning(value)
     if not is_supported(value.dtype) and not is_supported(value.dtype.newbyteorder("=")):
@@ -120,7 +122,7 @@ def as_dtype(value: Any, dtype: DType, op: str | None = None) -> Any:
     Raises:
       RangeError: a Python number does not fit, as in NumPy.
     """
-    if isinstance(value, Tracer):
+    if isinstance(value, Tracer | Remote):
         return value if value.aval.dtype == dtype else convert(value, dtype)
     if isinstance(value, np.ndarray | np.generic):
         return value if value.dtype == dtype else value.astype(dtype)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.core.aval import Aval, aval_of
+from stax.core.aval import Aval, Remote, aval_of
 from stax.core.functionalize import mark_arguments
 from stax.core.source import user_source
 from stax.core.trace import EVAL, STATE, Tracer, fresh
@@ -38,7 +38,9 @@ from stax.pytree import (
 
 def is_array(value: Any) -> bool:
     """True for what a transformation can trace: arrays, NumPy and Python scalars, tracers."""
-    return isinstance(value, Tracer | np.ndarray | bool | int | float | complex | np.generic)
+    return isinstance(
+        value, Tracer | np.ndarray | bool | int | float | complex | np.generic | Remote
+    )
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -96,11 +98,9 @@ def check_leaves(
             raise DtypeError(
                 f"{what} must be arrays or numbers, found {type(leaf).__name__} {str(leaf)[:60]!r}",
                 where=user_source() or None,
-                hint="copy it with .to_numpy(), or compile with jit(..., backend='triton')"
-                if hasattr(leaf, "to_numpy") and hasattr(leaf, "__dlpack_device__")
-                else hint,
+                hint=hint,
             )
-        if isinstance(leaf, np.ndarray | np.generic) and not is_supported(
+        if isinstance(leaf, np.ndarray | np.generic | Remote) and not is_supported(
             leaf.dtype.newbyteorder("=")
         ):
             raise DtypeError(
@@ -429,7 +429,7 @@ def finished(values: Sequence[Any], borrowed: Iterable[Any] = ()) -> list[Any]:
             if value.base is not None or not value.flags.writeable or id(value) in taken:
                 value = np.array(value, copy=True, order="C")
             taken.add(id(value))
-        elif not isinstance(value, Tracer | np.generic):
+        elif not isinstance(value, Tracer | np.generic | Remote):
             value = np.asarray(value)[()]
         out.append(value)
     return out

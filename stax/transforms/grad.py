@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.core.aval import Aval, aval_of
+from stax.core.aval import Aval, Remote, aval_of
 from stax.core.source import user_stacklevel
 from stax.core.trace import STATE, fresh, use_trace
 from stax.dtypes import float0
@@ -287,7 +287,9 @@ def value_and_grad(
                 LostDerivativeWarning,
                 stacklevel=user_stacklevel(),
             )
-        seed = np.ones((), aval.dtype)[()]
+        # Where the value lies there lies the gradient.
+        out = linear.outs[0]
+        seed = np.ones_like(out) if isinstance(out, Remote) else np.ones((), aval.dtype)[()]
         cts = [seed, *[None] * (len(linear.outs) - 1)]
         results = pull_back(linear, cts, [aval_of(p) for p in leaves])
         gradients = tree_unflatten(treedef, finished(results))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stax.core.aval import aval_of
+from stax.core.aval import Remote, aval_of
 from stax.core.graph import Atom, Graph, Var
 from stax.core.primitive import Primitive
 from stax.core.source import user_place
@@ -80,6 +80,8 @@ class TangentTrace(StagingTrace):
                 view = value.view()
                 view.flags.writeable = False
                 return self._capture(value, view, aval_of(value))
+        if isinstance(value, Remote):
+            return self._capture(value, value, value.aval)
         return super().atom(value, op)
 
 

@@ -35,6 +35,7 @@ def cuda(fake_library, tmp_path, monkeypatch):
     kept = dict(device._machines)
     device._machines.clear()
     on_device._program.cache_clear()  # the programs of another machine
+    on_device._operation.cache_clear()
     yield fake.controls(own)
     device._machines.clear()
     device._machines.update(kept)

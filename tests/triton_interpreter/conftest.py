@@ -19,5 +19,6 @@ if os.environ.get("TRITON_INTERPRET") == "1":
         made = InterpretedMachine()
         device.install(made)
         on_device._program.cache_clear()  # the programs of another machine
+        on_device._operation.cache_clear()
         yield made
         device.install(None)

@@ -8,6 +8,7 @@ back ends, and the public names put it there.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from stax.core.aval import Remote
+from stax.core.trace import ARRAY_FUNCTIONS, Tracer
 from stax.errors import DeviceError, MutationError
 
 if TYPE_CHECKING:
@@ -23,6 +26,13 @@ if TYPE_CHECKING:
 
 COMPUTE: list[Callable[..., Any]] = []
 """`compute(function, name, args, kwargs)`: a function of arrays, under a name that is its own."""
+
+_WRITING = frozenset((np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis))
+_OPERANDS = (bool, int, float, complex, list, tuple)  # beside what has a dtype
+_OF_TYPES = frozenset(
+    (np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj,
+     np.common_type)
+)  # fmt: skip
 
 _Mixin = np.lib.mixins.NDArrayOperatorsMixin
 
@@ -59,14 +69,10 @@ def _property(name: str) -> Any:
     return property(read, doc=f"`numpy.ndarray.{name}`, computed on the device.")
 
 
-class Methods(_Mixin):
+class Methods(_Mixin, Remote):
     """What a `DeviceArray` can do beside holding its elements."""
 
     __slots__ = ()
-
-    if TYPE_CHECKING:
-        shape: tuple[int, ...]
-        dtype: np.dtype[Any]
 
     # The array never changes, so `x += y` gives `x` another value, as it does with numbers.
     __iadd__, __isub__, __imul__ = _Mixin.__add__, _Mixin.__sub__, _Mixin.__mul__
@@ -98,6 +104,39 @@ class Methods(_Mixin):
             given = [on_host(v) for v in inputs]
             return getattr(ufunc, method)(*given, **{k: on_host(v) for k, v in kwargs.items()})
         return compute(ufunc, ufunc.__name__, inputs, kwargs)
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
+    ) -> Any:
+        target = kwargs.get("out", args[0] if args and function in _WRITING else None)
+        if isinstance(target, Methods):
+            raise MutationError(
+                f"{function.__name__}: an array on {_here(target).device} cannot be written to, "
+                "it never changes",
+                hint="leave out= away, or write x = x.at[index].set(value)",
+            )
+        if function in _OF_TYPES:
+            outlines = [_outline(v) if isinstance(v, Methods) else v for v in args]
+            return function(*outlines, **kwargs)
+        if function not in ARRAY_FUNCTIONS and not any(issubclass(t, Tracer) for t in types):
+            return function(*on_host(args), **{k: on_host(v) for k, v in kwargs.items()})
+        return compute(function, function.__name__, args, kwargs)
+
+    def __eq__(self, other: Any) -> Any:
+        return self._compared(operator.eq, np.equal, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return self._compared(operator.ne, np.not_equal, other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of NumPy's arrays
+
+    def _compared(self, plain: Any, ufunc: np.ufunc, other: Any) -> Any:
+        """What NumPy's comparison gives for what is no number, too: a text equals none."""
+        if hasattr(other, "dtype") or isinstance(other, _OPERANDS):
+            return ufunc(self, other)
+        found = plain(_here(self).to_numpy(), other)
+        here = isinstance(found, np.ndarray | np.generic)
+        return _here(self).put_beside(found) if here else found
 
     def astype(self, dtype: Any, *args: Any, **kwargs: Any) -> Any:
         """`numpy.ndarray.astype`, computed on the device; the array itself if it is of the type."""
@@ -190,14 +229,16 @@ class _Changes:
             raise AttributeError(name)
 
         def change(*values: Any, **kwargs: Any) -> Any:
-            return compute(_changed, f"at.{name}", (self._array, self._index, *values), kwargs)
+            args = (self._array, self._index, *values)
+            return compute(_changed(name), f"at.{name}", args, kwargs)
 
         return change
 
 
+@functools.cache
 def _changed(name: str) -> Callable[..., Any]:
     def run(array: Any, index: Any, *values: Any, **kwargs: Any) -> Any:
-        return getattr(array.at[index], name.partition(".")[2])(*values, **kwargs)
+        return getattr(array.at[index], name)(*values, **kwargs)
 
     return run
 
