@@ -244,6 +244,20 @@ _switches: dict[str, Any] = {
     "jax_platforms": "cpu",
     "jax_platform_name": "cpu",
 }
+# Of switches whose other values would change results or raise errors: the values that may be set,
+# and what to do instead of setting another.
+ALLOWED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "jax_numpy_dtype_promotion": (
+        ("standard",),
+        "dtypes follow NumPy's promotion; compare them with stax.eval_shape or make_ir(f)(...)",
+    ),
+    "jax_numpy_rank_promotion": (
+        ("allow",),
+        "arrays broadcast as in NumPy; check x.ndim where that would be a mistake",
+    ),
+    "jax_default_prng_impl": (("threefry2x32",), "keys are Threefry's, the default of JAX"),
+    "jax_debug_key_reuse": ((False,), "keys that are used twice are not looked for"),
+}
 
 
 def update(name: str, value: Any) -> None:
@@ -254,12 +268,18 @@ def update(name: str, value: Any) -> None:
     remembered.
 
     Raises:
-      ConfigurationError: the name is not one of JAX's.
+      ConfigurationError: the name is not one of JAX's, or the value asks for other results or for
+        errors that there are not (`jax_numpy_dtype_promotion="strict"`).
     """
     if not name.startswith("jax_"):
         raise ConfigurationError(
             f"config.update: {name!r} is not a switch of JAX; stax's own options are environment "
             "variables (docs/configuration.md) and arguments of jit"
+        )
+    allowed, instead = ALLOWED.get(name, ((value,), ""))
+    if value is not None and value not in allowed:
+        raise ConfigurationError(
+            f"config.update: {name}={value!r} has no effect here, so it is refused; {instead}"
         )
     _switches[name] = value
     hook = SWITCH_HOOKS.get(name)

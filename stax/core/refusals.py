@@ -88,7 +88,7 @@ def no_array_error(aval: Aval) -> ConcretizationError:
         )
     table = ""
     if aval.dtype.kind in "iu":
-        table = "write table[i] or stax.numpy.take(table, i, axis=0), not np.take; "
+        table = "write table[i] or stax.numpy.take(table, i, axis=0); "
     return ConcretizationError(
         f"a traced value of type {aval} was used where a plain NumPy array is needed: "
         "np.array / np.asarray of it, a write of it into an array made by plain NumPy, or "

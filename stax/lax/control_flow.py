@@ -82,7 +82,8 @@ def scan(
       xs: a pytree of arrays with a common leading axis, or None.
       length: the number of steps; needed when xs has no leaves.
       reverse: run from the last slice to the first; ys are stacked in the order of xs.
-      unroll: a hint, without effect on results.
+      unroll: how many steps JAX writes out: a positive integer or a bool. It has no effect: the
+        steps are a C loop, and the C compiler decides.
       checkpoint: None keeps what the backward pass needs of every step; "all" keeps the carries
         and computes each step again; "sqrt" keeps the carries at about sqrt(length) steps;
         `stax.Binomial(slots=s)` keeps at most s carries, by a binomial schedule.
@@ -95,10 +96,21 @@ def scan(
     (6.0, array([0., 0., 1., 3.]))
     """
     check_takes(f, "carry, x", "scan")
+    _check_unroll("scan", unroll)
     xs_leaves = tree_leaves(xs)
     check_leaves(xs_leaves, "xs of scan")
     steps = _scan_length(xs, length)
     return _scan(f, _Carried("scan", name_of(f), init), xs, steps, reverse, unroll, checkpoint)
+
+
+def _check_unroll(op: str, unroll: Any) -> None:
+    if not isinstance(unroll, bool) and not (
+        isinstance(unroll, int | np.integer) and int(unroll) >= 1
+    ):
+        raise StaticArgumentError(
+            f"{op}: unroll={unroll!r} is not a bool or a positive integer",
+            where=user_source() or None,
+        )
 
 
 def _scan(
@@ -353,12 +365,14 @@ def fori_loop(
     otherwise a `while_loop`, differentiable in forward mode.
 
     Args:
+      unroll: as in `scan`.
       checkpoint: as in `scan`; needs known bounds.
 
     >>> fori_loop(0, 5, lambda i, total: total + i, 0)
     10
     """
     check_takes(body_fun, "i, carry", "fori_loop")
+    _check_unroll("fori_loop", 1 if unroll is None else unroll)
     bounds = [_bound(v, name) for v, name in ((lower, "lower"), (upper, "upper"))]
     start, stop = (known_value(v) for v in bounds)
     if start is not None and stop is not None:

@@ -391,6 +391,9 @@ def gather(
     return vw.transpose(y, _result_order(w, numbers.offset_dims))
 
 
+MOST_ELEMENTS = 1 << 22  # of windows that are compared element by element
+
+
 def _scatter(
     kind: str,
     operand: Array,
@@ -430,8 +433,7 @@ def _scatter(
         ]
     where = "fill" if w.inside is not None else "promise"
     if change is not None:
-        start_axes = numbers.scatter_dims_to_operand_dims
-        if not (unique_indices or _apart(scatter_indices, start_axes, x.shape, sizes)):
+        if not (unique_indices or _apart(scatter_indices, numbers, x.shape, sizes)):
             raise ShapeError(
                 "an element changes once for each window that it lies in, and these are not known "
                 "to lie apart",
@@ -446,17 +448,25 @@ def _scatter(
     return ix.scatter(x, u, index, w.axes, kind, unique=unique_indices, mode=where)
 
 
-def _apart(starts: Any, axes: Sequence[int], shape: vw.Shape, sizes: Sequence[int]) -> bool:
-    """Whether the windows are known to share no element."""
-    count = math.prod(aval_of(starts).shape[:-1])
-    if count <= 1:
+def _apart(starts: Any, numbers: ScatterDimensionNumbers, shape: vw.Shape, sizes: Any) -> bool:
+    """Whether the windows are known to share no element; those of different batches never do."""
+    lead = aval_of(starts).shape[:-1]
+    batches = numbers.scatter_indices_batching_dims
+    if math.prod(n for k, n in enumerate(lead) if k not in batches) <= 1:
         return True
     value = starts.concrete() if isinstance(starts, Tracer) else starts
-    if value is None or any(sizes[a] > 1 for a in axes):
+    elements = math.prod(lead) * math.prod(sizes)
+    if value is None or elements > MOST_ELEMENTS:
         return False
-    most = [shape[a] - 1 for a in axes]
-    inside = np.clip(np.asarray(value).reshape(count, -1), 0, most)
-    return len(np.unique(inside, axis=0)) == count
+    corners = np.zeros((*lead, len(shape)), np.int64)
+    for column, a in enumerate(numbers.scatter_dims_to_operand_dims):
+        corners[..., a] = np.clip(np.asarray(value)[..., column], 0, shape[a] - sizes[a])
+    for a, k in zip(numbers.operand_batching_dims, batches, strict=True):
+        corners[..., a] = np.indices(lead, sparse=True)[k]
+    cells = np.indices(sizes).reshape(len(shape), -1).T
+    reached = corners.reshape(-1, 1, len(shape)) + cells
+    flat = np.ravel_multi_index(tuple(np.moveaxis(reached.reshape(-1, len(shape)), 1, 0)), shape)
+    return bool(len(np.unique(flat)) == elements)
 
 
 def _scatter_function(name: str, kind: str, doc: str) -> Callable[..., Any]:

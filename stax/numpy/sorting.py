@@ -146,13 +146,22 @@ def _searched(a: Array, v: Array, side: str = "left", sorter: Any = None) -> Arr
     return search_row(keys, values, side)
 
 
+SEARCH_METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
+
+
 def searchsorted(
     a: Array, v: Array, side: str = "left", sorter: Any = None, *, method: str = "scan"
 ) -> Array:
     """Where `v` would be inserted into the sorted vector `a`; as `numpy.searchsorted`.
 
-    `method` names JAX's ways of searching; here each value is found by bisection.
+    `method` names one of JAX's ways of searching, which all give the same; here each value is found
+    by bisection.
+
+    Raises:
+      ValueError: `method` is none of "scan", "scan_unrolled", "sort", "compare_all".
     """
+    if method not in SEARCH_METHODS:
+        raise ValueError(f"method must be one of {', '.join(SEARCH_METHODS)}, got {method!r}")
     return _searched(a, v, side, sorter)
 
 

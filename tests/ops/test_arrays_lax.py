@@ -213,3 +213,34 @@ def test_a_wrong_number_of_operands_is_refused(name):
             f(*operands)
         with pytest.raises(TypeError):
             stax.eval_shape(f, *operands)
+
+
+def test_scatter_apply_to_places_that_repeat_in_batches_that_do_not_touch():
+    x = np.arange(1.0, 13).reshape(3, 4)
+    batched = lax.ScatterDimensionNumbers(
+        update_window_dims=(), inserted_window_dims=(1,), scatter_dims_to_operand_dims=(1,),
+        operand_batching_dims=(0,), scatter_indices_batching_dims=(0,),
+    )  # fmt: skip
+    once = np.array([[2], [2], [0]])
+    want = x.copy()
+    want[[0, 1, 2], [2, 2, 0]] *= 10
+    apply = lambda x, at, n=3: lax.scatter_apply(
+        x, at, lambda v: v * 10, batched, update_shape=at.shape[:-1]
+    )
+    for f in (apply, stax.jit(apply)):  # one window a batch: apart whatever the places are
+        np.testing.assert_array_equal(f(x, once), want)
+    twice = np.array([[[2], [1]], [[2], [3]], [[0], [2]]])
+    want = x.copy()
+    for row, places in enumerate(twice[..., 0]):
+        want[row, places] *= 10
+    np.testing.assert_array_equal(stax.jit(lambda x: apply(x, twice))(x), want)
+    with pytest.raises(ShapeError, match="apart"):
+        apply(x, np.array([[[2], [2]], [[2], [3]], [[0], [2]]]))
+    # Windows of several elements: apart, and one element shared.
+    wide = lax.ScatterDimensionNumbers((1,), (), (0,))
+    f = lambda at: lax.scatter_apply(
+        np.ones(8), np.array(at), lambda v: v * 3, wide, update_shape=(2, 3)
+    )
+    np.testing.assert_array_equal(f([[0], [4]]), [3, 3, 3, 1, 3, 3, 3, 1])
+    with pytest.raises(ShapeError, match="apart"):
+        f([[0], [2]])

@@ -206,3 +206,18 @@ def test_multivariate_normal() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-12)
     slope = stax.grad(lambda m: stats.multivariate_normal.logpdf(points[0, 0], m, cov))(mean)
     np.testing.assert_allclose(slope, np.linalg.solve(cov, points[0, 0] - mean), rtol=1e-12)
+
+
+def test_methods_that_a_distribution_lacks_are_no_attributes() -> None:
+    for distribution in (stats.beta, stats.norm, stats.gamma, stats.t, stats.poisson, stats.geom):
+        for name in ("cdf", "sf", "logcdf", "logsf", "ppf", "isf"):
+            if hasattr(distribution, name):
+                assert callable(getattr(distribution, name))
+            else:
+                with pytest.raises(AttributeError, match=name):
+                    getattr(distribution, name)
+    assert hasattr(stats.norm, "ppf")
+    assert not hasattr(stats.beta, "ppf")
+    assert hasattr(stats.beta, "logsf")
+    assert not hasattr(stats.poisson, "isf")
+    assert "at most" in (type(stats.norm).cdf.__doc__ or "")

@@ -21,8 +21,9 @@ X = np.arange(6.0).reshape(2, 3)
 @pytest.mark.parametrize("name", [n for n in switches.__all__ if n != "checking_leaks"])
 def test_switches_are_blocks(name: str) -> None:
     before = config.read(f"jax_{name}")
-    with getattr(stax, name)("value"):
-        assert config.read(f"jax_{name}") == "value"
+    value = config.ALLOWED.get(f"jax_{name}", (("value",), ""))[0][0]
+    with getattr(stax, name)(value):
+        assert config.read(f"jax_{name}") == value
     assert config.read(f"jax_{name}") == before
     with stax.checking_leaks():
         assert config.read("jax_check_tracer_leaks") is True

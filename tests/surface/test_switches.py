@@ -7,7 +7,7 @@ import pytest
 
 import stax
 import stax.numpy as snp
-from stax.errors import ConfigurationError, DeviceError
+from stax.errors import ConfigurationError, DeviceError, StaxError
 
 
 def test_disable_jit_runs_the_function_itself():
@@ -109,3 +109,42 @@ def test_dtypes_answer_by_the_names_of_jax():
     assert float(stax.dtypes.finfo(snp.bfloat16).eps) == 2.0**-7
     assert str(stax.typeof(np.zeros((2, 3), np.float32))) == "f32[2,3]"
     assert (stax.process_index(), stax.process_count()) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("switch", "kept", "refused"),
+    [
+        ("numpy_dtype_promotion", "standard", "strict"),
+        ("numpy_rank_promotion", "allow", "raise"),
+        ("default_prng_impl", "threefry2x32", "rbg"),
+        ("debug_key_reuse", False, True),
+    ],
+)
+def test_values_that_promise_what_does_not_happen_are_refused(switch, kept, refused):
+    block = getattr(stax, switch)
+    with block(kept):
+        assert stax.config.read(f"jax_{switch}") == kept
+    with pytest.raises(ConfigurationError, match=switch), block(refused):
+        pass
+    with pytest.raises(ConfigurationError, match=switch):
+        stax.config.update(f"jax_{switch}", refused)
+    assert stax.config.read(f"jax_{switch}") != refused
+
+
+def test_arguments_without_effect_are_checked():
+    a, v = np.arange(5.0), np.array([1.5, 3.0])
+    for method in ("scan", "scan_unrolled", "sort", "compare_all"):
+        for f in (snp.searchsorted, stax.jit(snp.searchsorted, static_argnames="method")):
+            np.testing.assert_array_equal(f(a, v, method=method), [2, 3])
+    for f in (snp.searchsorted, stax.jit(snp.searchsorted, static_argnames="method")):
+        with pytest.raises(ValueError, match="compare_all"):
+            f(a, v, method="guess")
+    step = lambda c, x: (c + x, c)
+    for unroll in (1, 3, True, False, np.int64(2)):
+        assert stax.lax.scan(step, 0.0, a, unroll=unroll)[0] == 10
+        assert stax.lax.fori_loop(0, 3, lambda i, c: c + i, 0, unroll=unroll) == 3
+    for unroll in (0, -1, 1.5, "2"):
+        with pytest.raises(StaxError, match="unroll"):
+            stax.lax.scan(step, 0.0, a, unroll=unroll)
+        with pytest.raises(StaxError, match="unroll"):
+            stax.lax.fori_loop(0, 3, lambda i, c: c + i, 0, unroll=unroll)

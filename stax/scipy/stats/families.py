@@ -7,6 +7,7 @@ neither values nor derivatives are spoiled by what is not used.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,6 +22,22 @@ from stax.primitives.families import literal
 
 Function = Callable[..., Any]
 Bound = float | Function
+
+
+class _Optional:
+    """A method that some distributions lack: there it is no attribute (`hasattr` says so)."""
+
+    def __init__(self, method: Function) -> None:
+        self.method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        if owner is None:
+            return self.method
+        name = self.method.__name__
+        if owner._found[name] is None:
+            raise AttributeError(f"{owner.name} has no method {name}")
+        return functools.partial(self.method, owner)
 
 
 class Distribution:
@@ -59,9 +76,15 @@ class Distribution:
         self.shapes = tuple(shapes.split())
         self._names = (*self.shapes, "loc", "scale")
         self._support, self._inside, self._valid = support, inside, valid
-        self._logpdf = logpdf
-        self._cdf, self._sf, self._logcdf, self._logsf = cdf, sf, logcdf, logsf
-        self._ppf, self._isf, self._open = ppf, isf, open_below
+        self._logpdf, self._open = logpdf, open_below
+        self._found: dict[str, Function | None] = {
+            "cdf": cdf or _complement(sf) or _exponential(logcdf),
+            "sf": sf or _complement(cdf) or _exponential(logsf),
+            "logcdf": logcdf or _log_of(cdf, sf, logsf),
+            "logsf": logsf or _log_of(sf, cdf, logcdf),
+            "ppf": ppf or _reflected(isf),
+            "isf": isf or _reflected(ppf),
+        }
 
     def __repr__(self) -> str:
         return f"stax.scipy.stats.{self.name}"
@@ -104,9 +127,16 @@ class Distribution:
         return y, shapes, scale, below, above
 
     def _evaluate(
-        self, method: str, function: Function, ends: tuple[float, float], x: Any, args: Any, kw: Any
+        self,
+        method: str,
+        function: Function | None,
+        ends: tuple[float, float],
+        x: Any,
+        args: Any,
+        kw: Any,
     ) -> Any:
         """`function` inside the support, the two `ends` below and above it."""
+        assert function is not None
         with np.errstate(all="ignore"):
             y, shapes, scale, below, above = self._standard(method, x, args, kw)
             value = function(y, *shapes)
@@ -127,44 +157,40 @@ class Distribution:
         """The density."""
         return tr.exp(self.logpdf(x, *args, **kwargs))
 
+    @_Optional
     def cdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """The probability of at most `x`."""
-        function = self._cdf or _complement(self._sf) or _exponential(self._logcdf)
-        return self._evaluate("cdf", self._require("cdf", function), (0, 1), x, args, kwargs)
+        return self._evaluate("cdf", self._found["cdf"], (0, 1), x, args, kwargs)
 
+    @_Optional
     def sf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """The probability of more than `x`."""
-        function = self._sf or _complement(self._cdf) or _exponential(self._logsf)
-        return self._evaluate("sf", self._require("sf", function), (1, 0), x, args, kwargs)
+        return self._evaluate("sf", self._found["sf"], (1, 0), x, args, kwargs)
 
+    @_Optional
     def logcdf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """The logarithm of the probability of at most `x`."""
-        function = self._logcdf or _log_of(self._cdf, self._sf, self._logsf)
-        function = self._require("logcdf", function)
+        function = self._found["logcdf"]
         return self._evaluate("logcdf", function, (-math.inf, 0), x, args, kwargs)
 
+    @_Optional
     def logsf(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """The logarithm of the probability of more than `x`."""
-        function = self._logsf or _log_of(self._sf, self._cdf, self._logcdf)
-        function = self._require("logsf", function)
-        return self._evaluate("logsf", function, (0, -math.inf), x, args, kwargs)
+        return self._evaluate("logsf", self._found["logsf"], (0, -math.inf), x, args, kwargs)
 
+    @_Optional
     def ppf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
         """The point that is exceeded with probability 1 - q."""
-        function = self._ppf or _reflected(self._isf)
-        return self._quantile("ppf", self._require("ppf", function), q, args, kwargs)
+        return self._quantile("ppf", q, args, kwargs)
 
+    @_Optional
     def isf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
         """The point that is exceeded with probability `q`."""
-        function = self._isf or _reflected(self._ppf)
-        return self._quantile("isf", self._require("isf", function), q, args, kwargs)
+        return self._quantile("isf", q, args, kwargs)
 
-    def _require(self, method: str, function: Function | None) -> Function:
-        if function is None:
-            raise AttributeError(f"{self.name} has no method {method}")
-        return function
-
-    def _quantile(self, method: str, function: Function, q: Any, args: Any, kwargs: Any) -> Any:
+    def _quantile(self, method: str, q: Any, args: Any, kwargs: Any) -> Any:
+        function = self._found[method]
+        assert function is not None
         with np.errstate(all="ignore"):
             q, shapes, loc, scale = self._arguments(method, q, args, kwargs)
             inside = el.logical_and(el.ge(q, literal(0, q)), el.le(q, literal(1, q)))
@@ -257,7 +283,14 @@ class Discrete:
         """The functions are of (k, *shapes); `first` and `last` bound the support."""
         self.name = name
         self.shapes = tuple(shapes.split())
-        self._logpmf, self._cdf, self._sf, self._ppf = logpmf, cdf, sf, ppf
+        self._logpmf = logpmf
+        self._found: dict[str, Function | None] = {
+            "cdf": cdf or _complement(sf),
+            "sf": sf or _complement(cdf),
+            "logcdf": _log_of(cdf, sf, None),
+            "logsf": _log_of(sf, cdf, None),
+            "ppf": ppf,
+        }
         self._first, self._last, self._valid = first, last, valid
 
     def __repr__(self) -> str:
@@ -302,11 +335,10 @@ class Discrete:
         return tr.exp(self.logpmf(k, *args, **kwargs))
 
     def _cumulative(
-        self, method: str, function: Function | None, ends: tuple[float, float], k: Any,
-        args: Any, kwargs: Any,
-    ) -> Any:  # fmt: skip
-        if function is None:
-            raise AttributeError(f"{self.name} has no method {method}")
+        self, method: str, ends: tuple[float, float], k: Any, args: Any, kwargs: Any
+    ) -> Any:
+        function = self._found[method]
+        assert function is not None
         with np.errstate(all="ignore"):
             k, shapes = self._arguments(method, k, args, kwargs)
             whole = el.floor(k)
@@ -317,32 +349,33 @@ class Discrete:
                 value = el.select(above, literal(ends[1], value), value)
             return self._checked(value, shapes)
 
+    @_Optional
     def cdf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
         """The probability of at most `k`."""
-        function = self._cdf or _complement(self._sf)
-        return self._cumulative("cdf", function, (0, 1), k, args, kwargs)
+        return self._cumulative("cdf", (0, 1), k, args, kwargs)
 
+    @_Optional
     def sf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
         """The probability of more than `k`."""
-        function = self._sf or _complement(self._cdf)
-        return self._cumulative("sf", function, (1, 0), k, args, kwargs)
+        return self._cumulative("sf", (1, 0), k, args, kwargs)
 
+    @_Optional
     def logcdf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
         """The logarithm of the probability of at most `k`."""
-        function = _log_of(self._cdf, self._sf, None)
-        return self._cumulative("logcdf", function, (-math.inf, 0), k, args, kwargs)
+        return self._cumulative("logcdf", (-math.inf, 0), k, args, kwargs)
 
+    @_Optional
     def logsf(self, k: Any, *args: Any, **kwargs: Any) -> Any:
         """The logarithm of the probability of more than `k`."""
-        function = _log_of(self._sf, self._cdf, None)
-        return self._cumulative("logsf", function, (0, -math.inf), k, args, kwargs)
+        return self._cumulative("logsf", (0, -math.inf), k, args, kwargs)
 
+    @_Optional
     def ppf(self, q: Any, *args: Any, **kwargs: Any) -> Any:
         """The least integer that is not exceeded with probability at least `q`."""
-        if self._ppf is None:
-            raise AttributeError(f"{self.name} has no method ppf")
+        function = self._found["ppf"]
+        assert function is not None
         with np.errstate(all="ignore"):
             q, shapes = self._arguments("ppf", q, args, kwargs)
             inside = el.logical_and(el.ge(q, literal(0, q)), el.le(q, literal(1, q)))
-            value = self._ppf(q, *shapes)
+            value = function(q, *shapes)
             return self._checked(el.select(inside, value, literal(math.nan, value)), shapes)
