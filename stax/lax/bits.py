@@ -14,8 +14,7 @@ from stax.core.aval import Remote, aval_of
 from stax.core.trace import Tracer, fresh
 from stax.dtypes import is_integer
 from stax.errors import DtypeError, ShapeError
-from stax.lax.elementwise import check_kinds
-from stax.numpy.promotion import array_like, asarray_dtype, coerce
+from stax.numpy.promotion import array_like, asarray_dtype, check_kinds, coerce
 from stax.primitives import casts, views
 from stax.primitives import elementwise as el
 from stax.primitives.families import literal

@@ -16,17 +16,23 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.core.keys import takes_keys
-from stax.core.source import user_source
 from stax.core.trace import Tracer, fresh
 from stax.dtypes import is_complex, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
 from stax.numpy import ufuncs
-from stax.numpy.promotion import array_like, as_dtype, asarray_dtype, coerce, common_dtype
+from stax.numpy.promotion import (
+    array_like,
+    as_dtype,
+    asarray_dtype,
+    check_kinds,
+    coerce,
+    common_dtype,
+)
 from stax.numpy.ufunc_rules import RULES, static_power
 from stax.primitives import casts, formats, special
 from stax.primitives import elementwise as el
 from stax.primitives import transcendental as tr
-from stax.primitives.families import kind_of, literal
+from stax.primitives.families import literal
 from stax.pytree import tree_map
 
 __all__ = [
@@ -104,24 +110,6 @@ __all__ = [
 ]
 
 Function = Callable[..., Any]
-
-
-_NAMES = {"b": "truth values", "i": "integers", "f": "real floats", "c": "complex numbers"}
-
-
-def check_kinds(op: str, kinds: str, *values: Any) -> None:
-    """Refuse operands of other kinds, which NumPy's version of an operation may take.
-
-    Raises:
-      DtypeError: one is of a kind of dtype that is not among `kinds` ("b", "i", "f", "c").
-    """
-    if any(kind_of(aval_of(v).dtype) not in kinds for v in values):
-        raise DtypeError(
-            f"takes {' and '.join(_NAMES[k] for k in kinds)}",
-            op=op,
-            operands=[str(aval_of(v)) for v in values],
-            where=user_source() or None,
-        )
 
 
 def floating(rule: Function, name: str, doc: str, names: str = "x", kinds: str = "f") -> Function:
@@ -298,12 +286,13 @@ def integer_pow(x: Any, y: int) -> Any:
     """`x**y` for a Python integer `y`, by repeated multiplication, in the dtype of `x`.
 
     Raises:
-      DtypeError: integers to a negative power.
+      DtypeError: integers to a negative power, or truth values.
 
     >>> integer_pow(np.array([2, -3]), 3)
     array([  8, -27])
     """
     x = array_like(x, "integer_pow")
+    check_kinds("integer_pow", "ifc", x)
     if is_integer(aval_of(x).dtype) and y < 0:
         raise DtypeError(
             "integers to negative integer powers are not allowed", op="integer_pow", operands=[x]

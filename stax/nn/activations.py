@@ -16,7 +16,7 @@ from stax.core.aval import aval_of
 from stax.dtypes import is_complex
 from stax.errors import ShapeError
 from stax.numpy.inexact import floating, inexact
-from stax.numpy.promotion import array_like, as_dtype
+from stax.numpy.promotion import array_like, as_dtype, check_kinds
 from stax.numpy.registration import axis_index
 from stax.primitives import elementwise as el
 from stax.primitives import special
@@ -48,8 +48,16 @@ def identity(x: Any) -> Any:
 
 
 def relu(x: Any) -> Any:
-    """max(x, 0), with derivative 0 at 0."""
+    """max(x, 0), with derivative 0 at 0; truth values become integers.
+
+    Raises:
+      DtypeError: `x` is complex.
+
+    >>> relu(np.array([-1.0, 2.0]))
+    array([0., 2.])
+    """
     value = array_like(x, "relu")
+    check_kinds("relu", "bif", value)
     if isinstance(value, bool | int | float):
         value = np.asarray(value)
     if aval_of(value).dtype.kind == "b":

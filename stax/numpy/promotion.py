@@ -26,6 +26,7 @@ from stax.dtypes import (
 )
 from stax.errors import DtypeError, RangeError, ShapeError
 from stax.primitives.casts import convert
+from stax.primitives.families import kind_of
 from stax.primitives.shapes import concatenate
 from stax.primitives.views import reshape
 
@@ -253,3 +254,21 @@ def asarray_dtype(dtype: Any) -> DType:
     if not is_supported(found):
         raise DtypeError(f"values of dtype {found} cannot be traced")
     return found
+
+
+_KINDS = {"b": "truth values", "i": "integers", "f": "real floats", "c": "complex numbers"}
+
+
+def check_kinds(op: str, kinds: str, *values: Any) -> None:
+    """Refuse operands of other kinds, which NumPy's version of an operation may take.
+
+    Raises:
+      DtypeError: one is of a kind of dtype that is not among `kinds` ("b", "i", "f", "c").
+    """
+    if not {kind_of(aval_of(v).dtype) for v in values} <= set(kinds):
+        raise DtypeError(
+            f"takes {' and '.join(_KINDS[k] for k in kinds)}",
+            op=op,
+            operands=[str(aval_of(v)) for v in values],
+            where=user_source() or None,
+        )

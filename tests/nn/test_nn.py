@@ -242,3 +242,9 @@ def test_layer_norm_in_a_loss() -> None:
         return snp.sum(nn.log_softmax(nn.standardize(X @ w))[:, 0])
 
     np.testing.assert_allclose(stax.jit(stax.grad(loss))(w), stax.grad(loss)(w), rtol=1e-10)
+
+
+@pytest.mark.parametrize("f", [nn.relu, stax.jit(nn.relu)])
+def test_relu_of_complex_numbers_is_refused(f: Any) -> None:
+    with pytest.raises(DtypeError):
+        f(np.array([1j]))

@@ -186,13 +186,14 @@ ELEMENTWISE = [
     for name in module.__all__
     if name
     not in "RoundingMethod dtype stop_gradient convert_element_type bitcast_convert_type "
-    "reduce_precision polygamma integer_pow".split()
+    "reduce_precision polygamma".split()
 ]
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_a_kind_of_dtype_is_refused_at_once_where_it_is_refused_while_tracing(name):
     f = getattr(lax, name)
+    f = (lambda x: lax.integer_pow(x, 3)) if name == "integer_pow" else f
     for value in KINDS:
         operands = [value] * OPERANDS.get(name, 1)
         try:
