@@ -32,6 +32,7 @@ W = {
 def no_forms_seen(monkeypatch):
     """Each test begins as a process does."""
     monkeypatch.setattr(forms, "_forms", {})
+    monkeypatch.setattr(forms, "_first", {})
 
 
 def batch(n):

@@ -36,7 +36,7 @@ _DEFINED = re.compile(r"^(\w+) (\w+) = (.*);$")
 _STORED = re.compile(r"^(?:if \(\w+\) )?(\w+)\[.*?\] = .*;$")
 _CHECKED = re.compile(r"^bad \|= .*;$")
 _LOADED = re.compile(r"\b(\w+)\[")
-_CALL = re.compile(r"\bstax_(\w+)\(")
+_CALL = re.compile(r"stax_(\w+)\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,7 @@ _NUMBER = re.compile(
     r"(?<![\w.])((?:0x[\da-f.]+(?:p[+-]?\d+)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)[ulf]*)",
     re.IGNORECASE,
 )
+_IN_NUMBERS = b"0123456789abcdefABCDEFxXpPlLuU.+-"
 _REDUCTION = re.compile(r"simd .*reduction\((?:max|min):")  # of 0.0 and -0.0, either is one
 _CONTEXT_ENDS = "} stax_context;\n"
 _RUN = "int32_t stax_run("
@@ -83,7 +85,9 @@ class _Form:
     general: bool = True
 
 
-_forms: dict[bytes, _Form] = {}
+_forms: dict[bytes, _Form] = {}  # by what is no number in a text
+# By what certainly is none, the first text: it is looked at more closely when there is a second.
+_first: dict[bytes, str] = {}
 _lock = threading.Lock()
 
 
@@ -92,16 +96,16 @@ def shared(text: str, static: int = STATIC) -> Shared | None:
 
     `static` programs of a form are compiled as they are before it is made general.
     """
-    parts = _NUMBER.split(text)
-    numbers = parts[1::2]
-    digest = sha256("0".join(parts[::2]).encode()).digest()
+    rough = sha256(text.encode().translate(None, _IN_NUMBERS)).digest()
     with _lock:
-        form = _forms.get(digest)
-        if form is None:
-            while len(_forms) >= MOST_FORMS:
-                del _forms[next(iter(_forms))]
-            _forms[digest] = _Form(numbers)
+        if rough not in _first:
+            _limit(_first)
+            _first[rough] = text
             return None
+        if _first[rough]:
+            _form_of(_first[rough])
+            _first[rough] = ""
+        form, numbers = _form_of(text)
         if numbers == form.numbers or not form.general:
             return None
         if any(_kind(a) != _kind(b) for a, b in zip(numbers, form.numbers, strict=True) if a != b):
@@ -122,6 +126,24 @@ def shared(text: str, static: int = STATIC) -> Shared | None:
         tuple(_integer(v) for v in values if _is_integer(v)),
         tuple(_real(v) for v in values if not _is_integer(v)),
     )
+
+
+def _form_of(text: str) -> tuple[_Form, list[str]]:
+    """The form of a text, begun by this one if it is new, and the numbers that make it the text."""
+    parts = _NUMBER.split(text)
+    numbers = parts[1::2]
+    digest = sha256("0".join(parts[::2]).encode()).digest()
+    form = _forms.get(digest)
+    if form is None:
+        _limit(_forms)
+        form = _forms[digest] = _Form(numbers)
+    return form, numbers
+
+
+def _limit(known: dict[bytes, Any]) -> None:
+    """Make room for one more."""
+    while len(known) >= MOST_FORMS:
+        del known[next(iter(known))]
 
 
 def refuse(text: str) -> None:

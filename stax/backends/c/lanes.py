@@ -27,7 +27,7 @@ LONG_FLOPS = 15  # operations of a function beside which an addition's latency d
 NOWHERE = 2**31 - 1
 LONG_SUM = 4096  # elements from which on the lanes of a single-precision sum are added as doubles
 _ASSIGNED = re.compile(r"^\w+ (\w+) = (.*);$")
-_CALL = re.compile(r"\bstax_(\w+)\(")
+_CALL = re.compile(r"stax_(\w+)\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _ZERO = re.compile(r"\(*(\(\w+\))?0(\.0)?f?\)*")
 
