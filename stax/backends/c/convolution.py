@@ -49,40 +49,42 @@ typedef struct {
 #define STAX_VECTOR 16
 #define STAX_HELD 2
 #endif
-#define STAX_PARTS (64 / STAX_VECTOR)
+#if STAX_VECTOR == 64
+#define STAX_PARTS(M, p) M(p, 0)
+#elif STAX_VECTOR == 32
+#define STAX_PARTS(M, p) M(p, 0) M(p, 1)
+#else
+#define STAX_PARTS(M, p) M(p, 0) M(p, 1) M(p, 2) M(p, 3)
+#endif
 """
 
 _TYPED = """\
 typedef @ct stax_part_@t __attribute__((vector_size(STAX_VECTOR), aligned(sizeof(@ct))));
 enum { stax_line_@t = 64 / (int)sizeof(@ct), stax_conv_lanes_@t = STAX_VECTOR / (int)sizeof(@ct) };
+#define STAX_AT_@t(at, v) (*(stax_part_@t *)((at) + v * stax_conv_lanes_@t))
+#define STAX_CLEAR_@t(p, v) stax_part_@t a##p##_##v = {0};
+#define STAX_FETCH_@t(p, v) a##p##_##v = STAX_AT_@t(out + p * line, v);
+#define STAX_STORE_@t(p, v) STAX_AT_@t(out + p * line, v) = a##p##_##v;
+#define STAX_WEIGHT_@t(p, v) const stax_part_@t b##v = STAX_AT_@t(w, v);
+#define STAX_STEP_@t(p, v) a##p##_##v += b##v * at[p * step];
+#define STAX_TAP_@t(p, v) a##p##_##v += b##v * at[o##p];
 """
+
+# What is done with each element, and with each part of a line, is written out: compilers need not
+# unroll loops.
 
 # `P` image elements, `step` apart, against one line of features for every tap.
 _BLOCK = """\
 static void stax_conv_block_@t_@p(const @ct *restrict x, int64_t step,
         const int64_t *restrict off, int64_t taps, const @ct *restrict w, @ct *restrict out,
-        int64_t ostep) {
-    stax_part_@t a[@p][STAX_PARTS];
-#pragma GCC unroll 16
-    for (int p = 0; p < @p; p++)
-#pragma GCC unroll 8
-        for (int v = 0; v < STAX_PARTS; v++) a[p][v] = (stax_part_@t){0};
-    for (int64_t i = 0; i < taps; i++) {
+        int64_t line) {
+    @each(CLEAR)
+    for (int64_t i = 0; i < taps; i++, w += stax_line_@t) {
         const @ct *at = x + off[i];
-        stax_part_@t b[STAX_PARTS];
-#pragma GCC unroll 8
-        for (int v = 0; v < STAX_PARTS; v++)
-            b[v] = *(const stax_part_@t *)(w + i * stax_line_@t + v * stax_conv_lanes_@t);
-#pragma GCC unroll 16
-        for (int p = 0; p < @p; p++)
-#pragma GCC unroll 8
-            for (int v = 0; v < STAX_PARTS; v++) a[p][v] += b[v] * at[p * step];
+        STAX_PARTS(STAX_WEIGHT_@t, 0)
+        @each(STEP)
     }
-#pragma GCC unroll 16
-    for (int p = 0; p < @p; p++)
-#pragma GCC unroll 8
-        for (int v = 0; v < STAX_PARTS; v++)
-            *(stax_part_@t *)(out + p * ostep + v * stax_conv_lanes_@t) = a[p][v];
+    @each(STORE)
 }
 """
 
@@ -90,39 +92,21 @@ static void stax_conv_block_@t_@p(const @ct *restrict x, int64_t step,
 _SWAPPED = """\
 static void stax_conv_sum_@t_@p(const stax_conv_sizes *c, const @ct *restrict x,
         const int64_t *restrict off, const @ct *restrict w, @ct *restrict out, int first) {
-    stax_part_@t a[@p][STAX_PARTS];
-    int64_t o[@p];
-#pragma GCC unroll 16
-    for (int p = 0; p < @p; p++) {
-        o[p] = off[p];
-#pragma GCC unroll 8
-        for (int v = 0; v < STAX_PARTS; v++)
-            a[p][v] = first ? (stax_part_@t){0}
-                : *(const stax_part_@t *)(out + p * c->filters + v * stax_conv_lanes_@t);
-    }
     int64_t step = c->d[2] * c->images, line = c->filters;
+    @each(CLEAR)
+    @offsets
+    if (!first) {
+        @each(FETCH)
+    }
     for (int64_t i = 0; i < c->k[0]; i++)
         for (int64_t j = 0; j < c->k[1]; j++) {
             const @ct *at = x + (i * c->d[0] * c->f[1] + j * c->d[1]) * c->f[2] * c->images;
-            const @ct *from = w + (i * c->k[1] + j) * c->k[2] * line;
-            for (int64_t k = 0; k < c->k[2]; k++) {
-                stax_part_@t b[STAX_PARTS];
-#pragma GCC unroll 8
-                for (int v = 0; v < STAX_PARTS; v++)
-                    b[v] = *(const stax_part_@t *)(from + v * stax_conv_lanes_@t);
-#pragma GCC unroll 16
-                for (int p = 0; p < @p; p++)
-#pragma GCC unroll 8
-                    for (int v = 0; v < STAX_PARTS; v++) a[p][v] += b[v] * at[o[p]];
-                at += step;
-                from += line;
+            for (int64_t k = 0; k < c->k[2]; k++, at += step, w += line) {
+                STAX_PARTS(STAX_WEIGHT_@t, 0)
+                @each(TAP)
             }
         }
-#pragma GCC unroll 16
-    for (int p = 0; p < @p; p++)
-#pragma GCC unroll 8
-        for (int v = 0; v < STAX_PARTS; v++)
-            *(stax_part_@t *)(out + p * c->filters + v * stax_conv_lanes_@t) = a[p][v];
+    @each(STORE)
 }
 """
 
@@ -130,6 +114,7 @@ _CONV = """\
 typedef void (*stax_conv_block_@t)(const @ct *restrict, int64_t, const int64_t *restrict, int64_t,
     const @ct *restrict, @ct *restrict, int64_t);
 static const stax_conv_block_@t stax_conv_blocks_@t[] = { @blocks };
+STAX_BRIEF
 int32_t stax_conv_@t(const stax_conv_sizes *c, const @ct *x, const @ct *w, @ct *out) {
     int64_t taps = c->k[0] * c->k[1] * c->k[2] * c->taken, t = 0;
     int64_t *off = malloc(sizeof(int64_t) * (taps ? taps : 1));
@@ -187,6 +172,7 @@ typedef void (*stax_conv_sum_@t)(const stax_conv_sizes *, const @ct *restrict,
     const int64_t *restrict, const @ct *restrict, @ct *restrict, int);
 static const stax_conv_sum_@t stax_conv_sums_@t[] = { @sums };
 
+STAX_BRIEF
 int32_t stax_conv_swapped_@t(const stax_conv_sizes *c, const @ct *x, const @ct *w, @ct *out) {
     int64_t taps = c->e[0] * c->e[1] * c->e[2] * c->images, t = 0;
     int64_t *off = malloc(sizeof(int64_t) * (taps ? taps : 1));
@@ -254,12 +240,21 @@ def convolution_source(routines: Sequence[str]) -> str:
             entries = ""
             for p in range(1, _MOST_HELD + 1):
                 guard = f"#if {_is_used(p, found)}\n"
-                text += guard + block.replace("@p", str(p)) + "#endif\n"
+                text += f"{guard}{_written_out(block, p)}#endif\n"
                 entries += f"\n{guard}stax_conv_{name}_{tag}_{p},\n#else\n0,\n#endif\n"
             text += entry.replace("@blocks", entries).replace("@sums", entries)
         ct = "float" if tag == "f32" else "double"
         parts.append(text.replace("@ct", ct).replace("@t", tag))
     return "".join(parts)
+
+
+def _written_out(block: str, size: int) -> str:
+    """The text of a block for so many image elements."""
+    each = r"\n    ".join(rf"STAX_PARTS(STAX_\1_@t, {p})" for p in range(size))
+    offsets = "int64_t " + ", ".join(f"o{p} = off[{p}]" for p in range(size)) + ";"
+    return (
+        re.sub(r"@each\((\w+)\)", each, block).replace("@offsets", offsets).replace("@p", str(size))
+    )
 
 
 def _is_used(p: int, sizes: set[int]) -> str:

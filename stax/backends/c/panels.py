@@ -36,6 +36,7 @@ typedef @ct stax_panel_@t __attribute__((vector_size(STAX_PANEL_BYTES), aligned(
 enum { stax_panel_lanes_@t = STAX_PANEL_BYTES / (int)sizeof(@ct),
        stax_panel_width_@t = 2 * stax_panel_lanes_@t };
 /* Returns whether all numbers are finite. */
+STAX_BRIEF
 int32_t stax_panels_@t(int64_t k, int64_t n, const @ct *restrict b, int64_t row, int64_t column,
         @ct *restrict to) {
     const int64_t w = stax_panel_width_@t;
@@ -63,6 +64,7 @@ int32_t stax_panels_@t(int64_t k, int64_t n, const @ct *restrict b, int64_t row,
     for (int l = 0; l < stax_panel_lanes_@t; l++) left += rest[l];
     return left == 0;
 }
+STAX_BRIEF
 int64_t stax_reach_@t(int64_t m, int64_t n, const @ct *c, int64_t ldc) {
     int64_t reach = 0;
     for (int64_t i = 0; i < m && reach < n; i++) {
@@ -109,6 +111,7 @@ static void stax_panel_tile_@t(int64_t k, const @ct *restrict a, int64_t row, in
         }
 }
 /* The panels have `deep` rows, of which the first k are multiplied. */
+STAX_BRIEF
 void stax_tiles_@t(int64_t m, int64_t n, int64_t k, const @ct *a, int64_t row, int64_t column,
         const @ct *panels, int64_t deep, @ct *c, int64_t ldc, int32_t accumulate) {
     const int64_t w = stax_panel_width_@t, h = STAX_PANEL_ROWS;
