@@ -15,8 +15,8 @@ import numpy as np
 
 import stax.lax as lax
 import stax.numpy as snp
+from stax.primitives import contracted, special
 from stax.primitives import elementwise as el
-from stax.primitives import special
 from stax.primitives import transcendental as tr
 
 Maker = Callable[[np.random.Generator, np.dtype], tuple[Any, ...]]
@@ -159,6 +159,8 @@ SMOOTH = [
     _unary("contracted_log1p", tr.contracted_log1p, uniform(-0.6, 2)),
     _unary("contracted_erf", special.contracted_erf, _R),
     _unary("contracted_erfinv", special.contracted_erfinv, uniform(-0.8, 0.8)),
+    _unary("contracted_exp", contracted.contracted_exp, _R),
+    _unary("contracted_tan", contracted.contracted_tan, uniform(-1.2, 1.2)),
     _unary("lgamma", lax.lgamma, uniform(0.5, 4)),
     _unary("digamma", lax.digamma, uniform(0.8, 4)),
     _unary("polygamma", lambda x: lax.polygamma(2, x), uniform(1, 4)),
@@ -183,6 +185,9 @@ SMOOTH = [
     _binary("guarded_mul", el.guarded_mul, signed(0.5, 2, *PAIR)),
     _binary("guarded_div", el.guarded_div, signed(0.5, 2, *PAIR)),
     _binary("power", snp.power, uniform(0.5, 2, *PAIR)),
+    _binary("contracted_power", contracted.contracted_power, uniform(0.5, 2, *PAIR)),
+    Sample("contracted_fma", contracted.contracted_fma, uniform(-2, 2, *PAIR, (3, 1)),
+           diff=(0, 1, 2)),
     _binary("hypot", snp.hypot, signed(0.5, 2, *PAIR)),
     _binary("arctan2", snp.arctan2, signed(0.5, 2, *PAIR)),
     _binary("logaddexp", snp.logaddexp, uniform(-2, 2, *PAIR)),

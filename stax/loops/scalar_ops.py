@@ -21,7 +21,7 @@ import numpy as np
 
 from stax.dtypes import FLOAT32, real_part_dtype
 from stax.errors import DtypeError
-from stax.loops import contracted, ranges, symbolic
+from stax.loops import contracted, contracted_powers, ranges, symbolic
 from stax.loops.ranges import Interval
 from stax.loops.symbolic import Expr
 
@@ -480,6 +480,13 @@ for _name, _numpy, _flops in (
     ("contracted_erfinv", contracted.erfinv, 65.0),
 ):
     _function(_name, 1, _numpy, _flops, f"stax_{_name}({{0}})", transcendental=True)
+_function("contracted_exp", 1, contracted_powers.exp, 15.0, "stax_contracted_exp({0})",
+          transcendental=True)  # fmt: skip
+_function("contracted_tan", 1, contracted_powers.tan, 40.0, "stax_contracted_tan({0})",
+          transcendental=True)  # fmt: skip
+_function("contracted_power", 2, contracted_powers.power, 45.0, "stax_contracted_power({0}, {1})",
+          transcendental=True)  # fmt: skip
+_function("contracted_fma", 3, contracted.fma, 2.0, "stax_contracted_fma({0}, {1}, {2})")
 _function("hypot", 2, np.hypot, 10.0, "libdevice.hypot({0}, {1})")
 _function("copysign", 2, np.copysign, 1.0, "libdevice.copysign({0}, {1})")
 _function("nextafter", 2, np.nextafter, 4.0, "libdevice.nextafter({0}, {1})")

@@ -28,7 +28,7 @@ from stax.core.primitive import (
 from stax.core.trace import bind1
 from stax.dtypes import FLOAT32, DType, is_half
 from stax.errors import ShapeError
-from stax.loops import contracted
+from stax.loops import contracted, contracted_powers
 from stax.primitives.elementwise import mul
 from stax.primitives.families import elementwise_cost
 from stax.primitives.families_arrays import batch_size
@@ -84,8 +84,7 @@ def _gamma_draws(keys: Any, a: Any, log_space: bool) -> Any:
     c_, fma, log_of = dtype.type, contracted.fma, contracted.log
     boosted = a < 1
     d = np.where(boosted, a + c_(1), a) - c_(1 / 3)
-    # Roots and powers rounded once: XLA's differ from them least.
-    c = c_(1 / 3) * (1 / np.sqrt(d.astype(F64))).astype(dtype)
+    c = c_(1 / 3) * contracted_powers.reciprocal_root(d)
     keys, extra = _children(keys, 2)
     cube = np.full(a.shape, np.nan, dtype)
     waiting = np.flatnonzero(np.isfinite(c))
@@ -110,7 +109,7 @@ def _gamma_draws(keys: Any, a: Any, log_space: bool) -> Any:
         log_u = contracted.log1p(-u)
         power = np.where(boosted & (log_u != 0), log_u * (c_(1) / a), c_(0))
         return log_of(d) + log_of(cube) + power
-    power = ((c_(1) - u).astype(F64) ** (c_(1) / a)).astype(dtype)
+    power = contracted_powers.power(c_(1) - u, c_(1) / a)
     return d * cube * np.where(boosted, power, c_(1))
 
 

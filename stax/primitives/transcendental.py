@@ -100,7 +100,7 @@ cbrt_p, cbrt = unary(
 )
 
 
-def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
+def pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     # x**0 is flat; the product 0 * x**-1 says so too, and has the derivative in y, unless the
     # power is infinite or x is NaN.
     tame = ge(abs_(x), literal(float(finfo(aval_of(x).dtype).tiny), abs_(x)))
@@ -109,7 +109,7 @@ def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
     return guarded_mul(t, select(flat, literal(0, factor), factor))
 
 
-def _pow_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
+def pow_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
     # 0**y is flat in y > 0; log(1) stands in for log(0) there.
     at_zero = eq(x, literal(0, x))
     flat = at_zero if is_complex(aval_of(x).dtype) else _and(at_zero, ge(y, literal(0, y)))
@@ -120,7 +120,7 @@ def _and(a: Any, b: Any) -> Any:
     return select(a, b, np.False_)
 
 
-pow_p, power = binary("pow", np.power, _pow_base, _pow_exponent, accepts="ifc", weight=20.0)
+pow_p, power = binary("pow", np.power, pow_base, pow_exponent, accepts="ifc", weight=20.0)
 hypot_p, hypot = binary(
     "hypot",
     np.hypot,

@@ -14,27 +14,24 @@ import numpy as np
 
 import stax.numpy as snp
 from stax.core.aval import aval_of
+from stax.dtypes import DType, is_float
 from stax.errors import ShapeError
 from stax.primitives import elementwise as el
+from stax.primitives.casts import convert
 from stax.primitives.families import literal
-from stax.primitives.transcendental import (
-    contracted_log,
-    contracted_log1p,
-    exp,
-    power,
-    sqrt,
-    tan,
-    times,
-)
-from stax.primitives.views import broadcast, reduce_sum, reshape
+from stax.primitives.views import reshape
+from stax.random import steps
 from stax.random.gammas import gamma
 from stax.random.keys import as_shape, check_key, split
+from stax.random.sums import summed
 from stax.random.uniforms import (
+    as_array,
     as_float,
     draw_dtype,
     draw_shape,
     float_info,
     normal,
+    normal_over_root_two,
     nth_key,
     rademacher,
     real_normal,
@@ -64,40 +61,40 @@ def _above(key: Any, shape: tuple[int, ...], dtype: Any, low: Any) -> Any:
 def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Exponential numbers of mean 1."""
     key, shape, dtype = _start("exponential", key, shape, dtype)
-    return el.neg(contracted_log1p(el.neg(unit(key, shape, dtype))))
+    return el.neg(steps.log1p(el.neg(unit(key, shape, dtype))))
 
 
 def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Standard Laplace numbers."""
     key, shape, dtype = _start("laplace", key, shape, dtype)
     u = _above(key, shape, dtype, -1 + float(float_info(dtype).epsneg))
-    return el.mul(el.sign(u), contracted_log1p(el.neg(el.abs_(u))))
+    return el.mul(el.sign(u), steps.log1p(el.neg(el.abs_(u))))
 
 
 def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Standard logistic numbers."""
     key, shape, dtype = _start("logistic", key, shape, dtype)
     u = _above(key, shape, dtype, float_info(dtype).tiny)
-    return el.sub(contracted_log(u), contracted_log1p(el.neg(u)))
+    return steps.sub(steps.log(u), steps.log1p(el.neg(u)))
 
 
 def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Standard Cauchy numbers."""
     key, shape, dtype = _start("cauchy", key, shape, dtype)
     u = _above(key, shape, dtype, float_info(dtype).eps)
-    return tan(times(el.sub(u, literal(0.5, u)), math.pi))
+    return steps.tan(steps.scaled(steps.sub(u, literal(0.5, u)), math.pi))
 
 
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Pareto numbers of scale 1 and shape `b`."""
     key, shape, dtype, b = _start("pareto", key, shape, dtype, b)
-    return exp(el.div(exponential(key, shape, dtype), b))
+    return steps.exp(steps.ratio(exponential(key, shape, dtype), b))
 
 
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Rayleigh numbers."""
     key, shape, dtype, scale = _start("rayleigh", key, shape, dtype, scale)
-    return el.mul(scale, sqrt(times(contracted_log(unit(key, shape, dtype)), -2)))
+    return steps.mul(scale, steps.sqrt(steps.scaled(steps.log(unit(key, shape, dtype)), -2)))
 
 
 def weibull_min(
@@ -107,8 +104,8 @@ def weibull_min(
     key, shape, dtype, scale, k = _start(
         "weibull_min", key, shape or None, dtype, scale, concentration
     )
-    e = el.neg(contracted_log1p(el.neg(unit(key, shape, dtype))))
-    return el.mul(power(e, el.div(literal(1, k), k)), scale)
+    e = exponential(key, shape, dtype)
+    return steps.mul(steps.power(e, steps.div(literal(1, k), k)), scale)
 
 
 def triangular(
@@ -119,28 +116,24 @@ def triangular(
         "triangular", key, shape, dtype, left, mode, right
     )
     u = unit(key, shape, dtype)
-    width, rise, fall = el.sub(right, left), el.sub(mode, left), el.sub(right, mode)
-    below = el.add(left, sqrt(el.mul(el.mul(u, width), rise)))
-    rest = el.sub(literal(1, u), u)
-    above = el.sub(right, sqrt(el.mul(el.mul(rest, width), fall)))
-    return el.select(el.lt(u, el.div(rise, width)), below, above)
+    width, rise, fall = (steps.sub(x, y) for x, y in ((right, left), (mode, left), (right, mode)))
+    below = steps.add(left, steps.sqrt(steps.mul(steps.mul(u, width), rise)))
+    rest = steps.sub(literal(1, u), u)
+    above = steps.sub(right, steps.sqrt(steps.mul(steps.mul(rest, width), fall)))
+    return el.select(el.lt(u, steps.div(rise, width)), below, above)
 
 
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
     """Exponentials of normal numbers of standard deviation `sigma`."""
     key, shape, dtype, sigma = _start("lognormal", key, shape, dtype, sigma)
-    return exp(el.mul(real_normal(key, shape, dtype), sigma))
-
-
-def _length(x: Any) -> Any:
-    """The Euclidean norm along the last axis."""
-    return sqrt(reduce_sum(el.square(x), [len(x.shape) - 1]))
+    return steps.exp(steps.times(normal_over_root_two(key, shape, dtype), math.sqrt(2), sigma))
 
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Lengths of three-dimensional normal vectors."""
     key, shape, dtype = _start("maxwell", key, shape, dtype)
-    return _length(real_normal(key, (*shape, 3), dtype))
+    squares = steps.square(real_normal(key, (*shape, 3), dtype))
+    return steps.sqrt(summed(squares))
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -149,39 +142,50 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
     shape = (*(as_shape(shape) or common), *common)
     first, second = _pair(key)
     sign = rademacher(second, shape, dtype)
-    return el.add(el.mul(el.mul(sign, maxwell(first, shape, dtype)), scale), loc)
+    return steps.add(steps.mul(el.mul(sign, maxwell(first, shape, dtype)), scale), loc)
 
 
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Inverse Gaussian numbers of scale 1."""
     key, shape, dtype, mean = _start("wald", key, shape, dtype, mean)
     first, second = _pair(key)
-    y, z = el.square(real_normal(first, shape, dtype)), unit(second, shape, dtype)
-    mean = broadcast(mean, shape)
-    square = el.square(mean)
-    root = sqrt(el.add(el.mul(times(mean, 4), y), el.mul(square, el.square(y))))
-    x = el.add(mean, times(el.mul(square, y), 0.5))
-    x = el.sub(x, el.mul(times(mean, 0.5), root))
-    return el.select(el.le(z, el.div(mean, el.add(mean, x))), x, el.div(square, x))
+    y, z = steps.square(real_normal(first, shape, dtype)), unit(second, shape, dtype)
+    square = steps.square(mean)
+    inner = steps.mul(square, steps.square(y))
+    root = steps.sqrt(steps.fused(steps.scaled(mean, 4), y, inner))
+    half = literal(0.5, y)
+    x = steps.fused(steps.mul(square, y), half, mean)
+    x = steps.fused(steps.scaled(mean, -0.5), root, x)
+    low = el.le(z, steps.div(mean, steps.add(mean, x)))
+    return el.select(low, x, steps.div(square, x))
+
+
+def _inverse(p: Any, dtype: DType) -> Any:
+    """`1 / p`, divided in the precision of `p`."""
+    p = as_array(p)
+    if not is_float(p.dtype):
+        p = convert(p, np.dtype(np.float64))
+    return as_float(steps.div(literal(1, p), p), dtype)
 
 
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers with density proportional to exp(-abs(x)**p)."""
-    key, shape, dtype, p = _start("generalized_normal", key, shape, dtype, p)
+    key, shape, dtype = _start("generalized_normal", key, shape, dtype, p)[:3]
     first, second = _pair(key)
-    inverse = el.div(literal(1, p), p)
-    size = power(gamma(first, inverse, shape, dtype), inverse)
+    inverse = _inverse(p, dtype)
+    size = steps.power(gamma(first, inverse, shape, dtype), inverse)
     return el.mul(rademacher(second, shape, dtype), size)
 
 
 def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Any:
     """Points in the `d`-dimensional unit ball of the p-norm."""
-    key, shape, dtype, p = _start("ball", key, shape, dtype, p)
+    key, shape, dtype, power = _start("ball", key, shape, dtype, p)
     first, second = _pair(key)
     g = generalized_normal(first, p, (*shape, operator.index(d)), dtype)
-    total = reduce_sum(power(el.abs_(g), p), [len(shape)])
-    radius = power(el.add(total, exponential(second, shape, dtype)), el.div(literal(1, p), p))
-    return el.div(g, reshape(radius, (*shape, 1)))
+    total = summed(steps.power(el.abs_(g), power))
+    total = steps.add(total, exponential(second, shape, dtype))
+    inverse_radius = steps.power(total, el.neg(_inverse(p, dtype)))
+    return steps.mul(g, reshape(inverse_radius, (*shape, 1)))
 
 
 def multivariate_normal(

@@ -17,8 +17,8 @@ from stax.primitives.casts import convert
 from stax.primitives.families import literal
 from stax.primitives.rejection import random_binomial, random_poisson
 from stax.primitives.shapes import concatenate, slice_axis
-from stax.primitives.transcendental import log, log1p
 from stax.primitives.views import broadcast, reshape
+from stax.random import steps
 from stax.random.keys import as_shape, check_key, split
 from stax.random.sums import running_sum
 from stax.random.uniforms import as_array, as_float, draw_dtype, draw_shape, nth_key, unit
@@ -87,8 +87,8 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     p = _inexact(p)
     u = unit(check_key(key, "geometric"), shape, p.dtype)
     u = el.select(el.eq(u, literal(0, u)), literal(1, u), u)
-    trials = el.floor(el.div(log(u), log1p(el.neg(p))))
-    return convert(el.add(trials, literal(1, trials)), dtype)
+    trials = el.floor(steps.ratio(steps.log(u), steps.log1p(el.neg(p))))
+    return convert(steps.add(trials, literal(1, trials)), dtype)
 
 
 __all__ = ["binomial", "geometric", "multinomial", "poisson"]

@@ -15,9 +15,10 @@ from stax.primitives import elementwise as el
 from stax.primitives.casts import stop_gradient
 from stax.primitives.reductions import reduce_max
 from stax.primitives.rejection import random_gamma
-from stax.primitives.transcendental import exp, sqrt, times
-from stax.primitives.views import broadcast, reduce_sum, reshape
+from stax.primitives.views import broadcast, reshape
+from stax.random import steps
 from stax.random.keys import check_key, split
+from stax.random.sums import summed
 from stax.random.uniforms import as_array, as_float, draw_dtype, draw_shape, nth_key, real_normal
 
 
@@ -44,8 +45,8 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
     log_a = loggamma(nth_key(keys, 0), a, shape, dtype)
     log_b = loggamma(nth_key(keys, 1), b, shape, dtype)
     top = stop_gradient(el.maximum(log_a, log_b))
-    part_a, part_b = exp(el.sub(log_a, top)), exp(el.sub(log_b, top))
-    return el.div(part_a, el.add(part_a, part_b))
+    part_a, part_b = steps.exp(steps.sub(log_a, top)), steps.exp(steps.sub(log_b, top))
+    return steps.div(part_a, steps.add(part_a, part_b))
 
 
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
@@ -56,15 +57,18 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
     lead = draw_shape("dirichlet", shape, np.empty(alpha.shape[:-1]))
     logs = loggamma(key, alpha, (*lead, alpha.shape[-1]), dtype)
     top = stop_gradient(reshape(reduce_max(logs, [len(lead)]), (*lead, 1)))
-    parts = exp(el.sub(logs, top))
-    return el.div(parts, reshape(reduce_sum(parts, [len(lead)]), (*lead, 1)))
+    parts = steps.exp(steps.sub(logs, top))
+    return steps.ratio(parts, reshape(summed(parts), (*lead, 1)))
 
 
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Chi-square numbers of `df` degrees of freedom."""
     dtype = draw_dtype("chisquare", dtype, np.float64)
-    half = times(as_float(df, dtype), 0.5)
-    return times(exp(loggamma(key, half, shape, dtype)), 2)
+    return steps.scaled(_half_chisquare(key, as_float(df, dtype), shape, dtype), 2)
+
+
+def _half_chisquare(key: Any, df: Any, shape: Any, dtype: Any) -> Any:
+    return steps.exp(loggamma(key, steps.scaled(df, 0.5), shape, dtype))
 
 
 def t(key: Any, df: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -72,9 +76,9 @@ def t(key: Any, df: Any, shape: Any = (), dtype: Any = None) -> Any:
     dtype = draw_dtype("t", dtype, np.float64)
     shape = draw_shape("t", shape or None, df)
     keys = split(check_key(key, "t"))
-    half = times(as_float(df, dtype), 0.5)
+    half = steps.scaled(as_float(df, dtype), 0.5)
     n = real_normal(nth_key(keys, 0), shape, dtype)
-    return el.mul(n, sqrt(el.div(half, gamma(nth_key(keys, 1), half, shape, dtype))))
+    return steps.mul(n, steps.sqrt(steps.div(half, gamma(nth_key(keys, 1), half, shape, dtype))))
 
 
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
@@ -83,8 +87,11 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
     shape = draw_shape("f", shape, dfnum, dfden)
     keys = split(check_key(key, "f"))
     top, bottom = as_float(dfnum, dtype), as_float(dfden, dtype)
-    above = el.div(chisquare(nth_key(keys, 1), top, shape, dtype), top)
-    return el.div(above, el.div(chisquare(nth_key(keys, 0), bottom, shape, dtype), bottom))
+    # As one quotient of two products.
+    above = steps.times(_half_chisquare(nth_key(keys, 1), top, shape, dtype), 2, bottom)
+    return steps.div(
+        above, steps.times(_half_chisquare(nth_key(keys, 0), bottom, shape, dtype), 2, top)
+    )
 
 
 __all__ = ["beta", "chisquare", "dirichlet", "f", "gamma", "loggamma", "t"]

@@ -27,8 +27,8 @@ from stax.primitives.indexing import gather
 from stax.primitives.reductions import argmax
 from stax.primitives.shapes import iota, slice_axis
 from stax.primitives.sorting import sort
-from stax.primitives.transcendental import contracted_log, contracted_log1p
 from stax.primitives.views import move_axis, reshape, transpose
+from stax.random import steps
 from stax.random.keys import as_shape, check_key, split
 from stax.random.sums import running_sum
 from stax.random.uniforms import (
@@ -53,13 +53,13 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     info = float_info(dtype)
     tiny = dtype.type(info.tiny)
     if mode != "high":
-        u = stretched(unit(key, shape, dtype), tiny, np.ones((), dtype)[()], exact=True)
-        return el.neg(contracted_log(el.neg(contracted_log(u))))
+        u = stretched(unit(key, shape, dtype), tiny, np.ones((), dtype)[()])
+        return el.neg(steps.log(el.neg(steps.log(u))))
     pair = unit(key, (2, *shape), dtype)
     high, low = (reshape(slice_axis(pair, 0, k, k + 1), shape) for k in (0, 1))
     fine = el.add(el.add(high, el.mul(low, literal(2.0 ** -int(info.nmant), low))), tiny)
     x = el.select(el.ge(high, literal(0.5, high)), high, fine)
-    return el.neg(contracted_log(el.neg(contracted_log1p(el.neg(x)))))
+    return el.neg(steps.log(el.neg(steps.log1p(el.neg(x)))))
 
 
 def _rounds(size: int) -> int:
@@ -170,8 +170,8 @@ def _weighted(
         total = running_sum(p, 0)
         last = reshape(slice_axis(total, 0, count - 1, count), ())
         u = unit(key, shape, p.dtype)
-        return searchsorted(total, el.mul(last, el.sub(literal(1, u), u)))
-    score = el.add(gumbel(key, (count,), p.dtype, mode), contracted_log(p))
+        return searchsorted(total, steps.mul(last, steps.sub(literal(1, u), u)))
+    score = steps.add(gumbel(key, (count,), p.dtype, mode), steps.log(p))
     return slice_axis(_descending(score, 0), 0, 0, draws)
 
 
@@ -203,13 +203,13 @@ def categorical(
         inner = list(shape[len(prefix) :])
         inner.insert(axis, full[axis])
         noise = gumbel(key, (*prefix, *inner), logits.dtype, mode)
-        return argmax(el.add(noise, logits), len(prefix) + axis)
+        return argmax(steps.add(noise, logits), len(prefix) + axis)
     draws = math.prod(prefix)
     if draws > full[axis]:
         raise ShapeError(
             f"{draws} draws of {full[axis]} categories without replacement", op="categorical"
         )
-    order = _descending(el.add(logits, gumbel(key, full, logits.dtype, mode)), axis)
+    order = _descending(steps.add(logits, gumbel(key, full, logits.dtype, mode)), axis)
     chosen = move_axis(slice_axis(order, axis, 0, draws), axis, 0)
     # JAX counts these by its top_k, whose positions are int32.
     return convert(reshape(chosen, shape), np.dtype(np.int32))

@@ -6,6 +6,7 @@ blocks of sixteen, each from its first element on; what the other blocks give is
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from stax.core.aval import aval_of
@@ -13,9 +14,45 @@ from stax.primitives import elementwise as el
 from stax.primitives.cumulative import cumsum
 from stax.primitives.families import literal
 from stax.primitives.shapes import iota, pad, slice_axis
-from stax.primitives.views import broadcast, move_axis, reshape
+from stax.primitives.views import broadcast, move_axis, reduce_sum, reshape
+from stax.random import steps
 
 BLOCK = 16
+
+
+OFFLOADED = 4096  # numbers from which sums are taken in parts
+LANES = 16
+
+
+def summed(x: Any) -> Any:
+    """The sum along the last axis; of many numbers in parts whose number is a power of two."""
+    *lead, count = aval_of(x).shape
+    axis, parts = len(lead), 1
+    if not count:
+        return reduce_sum(x, [axis])
+    while aval_of(x).size >= OFFLOADED and 2 * parts <= min(count, LANES):
+        parts *= 2
+    rows = -(-count // parts)
+    short = rows * parts - count
+    padded = pad(x, literal(0, x), [0] * (axis + 1), [0] * axis + [short], [0] * (axis + 1))
+    tiles = reshape(padded, (*lead, rows, parts))
+    sums = _from_first(tiles, axis)
+    while parts > 1:
+        parts //= 2
+        low, high = (slice_axis(sums, axis, k, k + parts) for k in (0, parts))
+        sums = steps.add(low, high)
+    return reshape(sums, lead)
+
+
+def _from_first(x: Any, axis: int) -> Any:
+    """The sum along `axis`, from the first element on."""
+    shape = aval_of(x).shape
+    rest = (*shape[:axis], *shape[axis + 1 :])
+    count = shape[axis]
+    if count > BLOCK:
+        return reshape(slice_axis(cumsum(x, axis), axis, count - 1, count), rest)
+    rows = (reshape(slice_axis(x, axis, k, k + 1), rest) for k in range(count))
+    return functools.reduce(steps.add, rows)
 
 
 def running_sum(p: Any, axis: int, reverse: bool = False) -> Any:

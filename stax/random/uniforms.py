@@ -15,16 +15,15 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.core.trace import Tracer
-from stax.dtypes import FLOAT32, DType, is_complex, is_float, is_half, is_inexact, is_integer
+from stax.dtypes import DType, is_complex, is_float, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
 from stax.numpy.promotion import asarray_dtype
 from stax.primitives import elementwise as el
 from stax.primitives.casts import bitcast, convert, stop_gradient
 from stax.primitives.families import literal
 from stax.primitives.shapes import slice_axis
-from stax.primitives.special import contracted_erf, contracted_erfinv
-from stax.primitives.transcendental import times
 from stax.primitives.views import broadcast, reshape
+from stax.random import steps
 from stax.random.keys import as_shape, check_key, hashed, split, words_of
 
 
@@ -131,41 +130,12 @@ def uniform(
     plain = not isinstance(low, Tracer) and not isinstance(high, Tracer)
     if plain and np.all(low == 0) and np.all(high == 1):
         return u
-    return stretched(u, low, high, exact=plain and bool(np.all(low == 0)))
+    return stretched(u, low, high)
 
 
-def stretched(u: Any, low: Any, high: Any, exact: bool = False) -> Any:
-    """`u * (high - low) + low`, at least `low`, rounded once; `exact`: the addition is exact."""
-    span = el.sub(high, low)
-    value = el.add(el.mul(u, span), low)
-    if not exact:
-        value = el.add(value, stop_gradient(_rounding(u, span, low)))
-    return el.maximum(low, value)
-
-
-def _rounding(a: Any, b: Any, c: Any) -> Any:
-    """What rounding twice takes from `a * b + c`, so that adding it rounds as if once."""
-    dtype = aval_of(a).dtype
-    if dtype.itemsize < 8:
-        wide = np.dtype(np.float32 if is_half(dtype) else np.float64)
-        fused = el.add(el.mul(convert(a, wide), convert(b, wide)), convert(c, wide))
-        return el.sub(convert(fused, dtype), el.add(el.mul(a, b), c))
-    product = el.mul(a, b)
-    (a1, a0), (b1, b0) = _halves(a), _halves(b)
-    lost = el.sub(el.mul(a1, b1), product)
-    lost = el.add(el.add(lost, el.mul(a1, b0)), el.mul(a0, b1))
-    lost = el.add(lost, el.mul(a0, b0))
-    total = el.add(product, c)
-    part = el.sub(total, product)
-    missed = el.add(el.sub(product, el.sub(total, part)), el.sub(c, part))
-    return el.add(lost, missed)
-
-
-def _halves(x: Any) -> tuple[Any, Any]:
-    """`x` as the sum of two numbers of half as many digits."""
-    scaled = el.mul(x, literal(2.0**27 + 1, x))
-    high = el.sub(scaled, el.sub(scaled, x))
-    return high, el.sub(x, high)
+def stretched(u: Any, low: Any, high: Any) -> Any:
+    """`u * (high - low) + low`, at least `low`."""
+    return el.maximum(low, steps.fused(u, steps.sub(high, low), low))
 
 
 # ----------------------------------------------------------------------------------- integers
@@ -266,24 +236,19 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     part = np.dtype(f"f{dtype.itemsize // 2}")
     re, im = (real_normal(k, shape, part) for k in _two(split(key)))
     root = 1 / math.sqrt(2)
-    return el.complex_(times(re, root), times(im, root))
+    return el.complex_(steps.scaled(re, root), steps.scaled(im, root))
+
+
+def normal_over_root_two(key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    """Normal numbers of variance 1/2."""
+    one = np.ones((), dtype)
+    low = np.nextafter(-one, np.zeros((), dtype))[()]
+    return steps.erfinv(stretched(unit(key, shape, dtype), low, one[()]))
 
 
 def real_normal(key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """Standard normal numbers, by the inverse of the error function."""
-    one = np.ones((), dtype)
-    low = np.nextafter(-one, np.zeros((), dtype))[()]
-    u = stretched(unit(key, shape, dtype), low, one[()], exact=True)
-    return _rounded_times(contracted_erfinv(u), math.sqrt(2))
-
-
-def _rounded_times(x: Any, factor: float) -> Any:
-    """The product of `x`, rounded to its dtype also where loops would compute it in float32."""
-    dtype = aval_of(x).dtype
-    if not is_half(dtype):
-        return times(x, factor)
-    wide = times(convert(x, FLOAT32), float(dtype.type(factor)))
-    return convert(wide, dtype)
+    return steps.scaled(normal_over_root_two(key, shape, dtype), math.sqrt(2))
 
 
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
@@ -293,9 +258,9 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     key = check_key(key, "truncated_normal")
     low, high = as_float(lower, dtype), as_float(upper, dtype)
     root = 1 / math.sqrt(2)
-    ends = (contracted_erf(times(v, root)) for v in (low, high))
+    ends = (steps.erf(steps.scaled(v, root)) for v in (low, high))
     u = stretched(unit(key, shape, dtype), *ends)
-    out = _rounded_times(contracted_erfinv(u), math.sqrt(2))
+    out = steps.scaled(steps.erfinv(u), math.sqrt(2))
     inside = el.nextafter(stop_gradient(low), literal(math.inf, low))
     below = el.nextafter(stop_gradient(high), literal(-math.inf, high))
     return el.clamp(broadcast(inside, shape), out, broadcast(below, shape))
@@ -314,7 +279,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
         return el.lt(unit(key, shape, p.dtype), p)
     pair = unit(key, (2, *shape), p.dtype)
     first, second = (reshape(slice_axis(pair, 0, k, k + 1), shape) for k in (0, 1))
-    return el.lt(times(second, 2.0 ** -int(float_info(p.dtype).nmant)), el.sub(p, first))
+    return el.lt(steps.scaled(second, 2.0 ** -int(float_info(p.dtype).nmant)), el.sub(p, first))
 
 
 def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:

@@ -16,6 +16,9 @@ Draw = Callable[[Any, Callable[[int], Any]], Any]
 P = np.array([0.1, 0.2, 0.3, 0.4])
 LOGITS = np.arange(12.0).reshape(3, 4) / 4
 TABLE = np.arange(24).reshape(4, 6)
+F4, N = "float32", (10_000,)
+EACH = np.linspace(0.2, 5, 10_000, dtype=F4)
+COVARIANCE = np.float32([[2, 0.5], [0.5, 1]])
 
 
 def digest(draw: Callable[[Any], Any]) -> Draw:
@@ -31,21 +34,45 @@ def digest(draw: Callable[[Any], Any]) -> Draw:
 
 # Of float32 (or a half type), 10,000 numbers for a key; equal bit for bit, by their hashes.
 SINGLE: dict[str, Callable[[Any], Any]] = {
-    "normal": lambda r: lambda k: r.normal(k, (10_000,), "float32"),
-    "normal f16": lambda r: lambda k: r.normal(k, (10_000,), "float16"),
-    "normal bf16": lambda r: lambda k: r.normal(k, (10_000,), "bfloat16"),
+    "normal": lambda r: lambda k: r.normal(k, N, F4),
+    "normal f16": lambda r: lambda k: r.normal(k, N, "float16"),
+    "normal bf16": lambda r: lambda k: r.normal(k, N, "bfloat16"),
     "normal complex": lambda r: lambda k: r.normal(k, (5000,), "complex64"),
-    "truncated_normal": lambda r: (
-        lambda k: r.truncated_normal(k, np.float32(-1), np.float32(2), (10_000,), "float32")
+    "truncated_normal": lambda r: lambda k: r.truncated_normal(k, *np.float32([-1, 2]), N, F4),
+    "exponential": lambda r: lambda k: r.exponential(k, N, F4),
+    "gumbel": lambda r: lambda k: r.gumbel(k, N, F4),
+    "gumbel high": lambda r: lambda k: r.gumbel(k, N, F4, "high"),
+    "laplace": lambda r: lambda k: r.laplace(k, N, F4),
+    "logistic": lambda r: lambda k: r.logistic(k, N, F4),
+    "rayleigh": lambda r: lambda k: r.rayleigh(k, np.float32(1.5), N, F4),
+    "triangular": lambda r: lambda k: r.triangular(k, *np.float32([0, 0.3, 1]), N, F4),
+    "lognormal": lambda r: lambda k: r.lognormal(k, np.float32(0.7), N, F4),
+    "lognormal each": lambda r: lambda k: r.lognormal(k, EACH, N, F4),
+    "pareto": lambda r: lambda k: r.pareto(k, np.float32(2.7), N, F4),
+    "pareto each": lambda r: lambda k: r.pareto(k, EACH, N, F4),
+    "cauchy": lambda r: lambda k: r.cauchy(k, N, F4),
+    "weibull_min": lambda r: lambda k: r.weibull_min(k, *np.float32([1.5, 2.7]), N, F4),
+    "weibull_min each": lambda r: lambda k: r.weibull_min(k, EACH, EACH, N, F4),
+    "wald": lambda r: lambda k: r.wald(k, np.float32(1.7), N, F4),
+    "wald each": lambda r: lambda k: r.wald(k, EACH, N, F4),
+    "maxwell": lambda r: lambda k: r.maxwell(k, N, F4),
+    "double_sided_maxwell": lambda r: (
+        lambda k: r.double_sided_maxwell(k, *np.float32([0.3, 1.7]), N, F4)
     ),
-    "exponential": lambda r: lambda k: r.exponential(k, (10_000,), "float32"),
-    "gumbel": lambda r: lambda k: r.gumbel(k, (10_000,), "float32"),
-    "gumbel high": lambda r: lambda k: r.gumbel(k, (10_000,), "float32", "high"),
-    "laplace": lambda r: lambda k: r.laplace(k, (10_000,), "float32"),
-    "logistic": lambda r: lambda k: r.logistic(k, (10_000,), "float32"),
-    "rayleigh": lambda r: lambda k: r.rayleigh(k, np.float32(1.5), (10_000,), "float32"),
-    "triangular": lambda r: (
-        lambda k: r.triangular(k, *np.float32([0, 0.3, 1]), (10_000,), "float32")
+    "geometric": lambda r: lambda k: r.geometric(k, np.float32(0.2), N),
+    "geometric rare": lambda r: lambda k: r.geometric(k, np.float32(1e-6), N),
+    "gamma": lambda r: lambda k: r.gamma(k, np.float32(3), N, F4),
+    "gamma below one": lambda r: lambda k: r.gamma(k, np.float32(0.3), N, F4),
+    "gamma each": lambda r: lambda k: r.gamma(k, EACH, N, F4),
+    "loggamma each": lambda r: lambda k: r.loggamma(k, EACH, N, F4),
+    "beta": lambda r: lambda k: r.beta(k, *np.float32([0.5, 2]), N, F4),
+    "chisquare": lambda r: lambda k: r.chisquare(k, np.float32(3), N, F4),
+    "t": lambda r: lambda k: r.t(k, np.float32(3), N, F4),
+    "f": lambda r: lambda k: r.f(k, *np.float32([3, 5]), N, F4),
+    "f each": lambda r: lambda k: r.f(k, EACH, EACH, N, F4),
+    "generalized_normal": lambda r: lambda k: r.generalized_normal(k, 1.7, N, F4),
+    "multivariate_normal": lambda r: (
+        lambda k: r.multivariate_normal(k, np.float32([1, 2]), COVARIANCE, (5000,), F4)
     ),
 }
 

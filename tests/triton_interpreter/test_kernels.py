@@ -11,6 +11,12 @@ import stax
 from stax.backends.triton import epilogue, serial, templates
 from stax.dtypes import bfloat16
 from stax.loops import contract
+from stax.primitives.contracted import (
+    contracted_exp,
+    contracted_fma,
+    contracted_power,
+    contracted_tan,
+)
 from stax.primitives.special import contracted_erf, contracted_erfinv
 from stax.primitives.transcendental import contracted_log, contracted_log1p
 
@@ -368,7 +374,14 @@ def test_every_type_becomes_every_other():
 
 @pytest.mark.parametrize(
     "function",
-    [contracted_log, contracted_log1p, contracted_erf, contracted_erfinv],
+    [
+        contracted_log,
+        contracted_log1p,
+        contracted_erf,
+        contracted_erfinv,
+        contracted_exp,
+        contracted_tan,
+    ],
     ids=lambda f: f.__name__,
 )
 def test_functions_of_random_numbers_give_the_same_bits(function):
@@ -380,3 +393,16 @@ def test_functions_of_random_numbers_give_the_same_bits(function):
     np.testing.assert_array_equal(found, function(x))
     wide = even.astype(np.float64)
     check(function, wide, rtol=1e-12, atol=1e-12)
+
+
+def test_powers_and_contracted_sums_give_the_same_bits():
+    corners = np.float32([0, -0.0, 1, -1, 2, -2, 0.5, -3, 1e30, np.inf, -np.inf, np.nan])
+    x, y = (v.ravel() for v in np.meshgrid(corners, corners))
+    patterns = RNG.integers(0, 2**32, 3000, dtype=np.uint32).view(np.float32)
+    even = RNG.uniform(0, 3, 3000).astype(np.float32)
+    x, y = np.concatenate([x, even, patterns]), np.concatenate([y, even[::-1], even])
+    for function, operands in ((contracted_power, (x, y)), (contracted_fma, (x, y, x[::-1]))):
+        found = np.asarray(stax.jit(function, backend="triton")(*operands))
+        np.testing.assert_array_equal(found, function(*operands))
+        wide = (even.astype(np.float64) for _ in operands)
+        check(function, *wide, rtol=1e-12, atol=1e-12)

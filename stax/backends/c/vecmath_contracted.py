@@ -22,25 +22,26 @@ from stax.loops.contracted import (
     ROOT_HALF,
 )
 
-__all__ = ["rows"]
+__all__ = ["polynomial", "rows", "single"]
 
 
-def _f(value: float) -> str:
+def single(value: float) -> str:
+    """The C text of a float32 number."""
     return f"{value.hex()}f"
 
 
-def _polynomial(name: str, coefficients: tuple[float, ...], x: str) -> str:
+def polynomial(name: str, coefficients: tuple[float, ...], x: str) -> str:
     """Statements that define `name`, by Horner's rule from the highest power down."""
     first, *rest = coefficients
-    steps = "".join(f"\n    {name} = __builtin_fmaf({name}, {x}, {_f(c)});" for c in rest)
-    return f"float {name} = {_f(first)};{steps}"
+    steps = "".join(f"\n    {name} = __builtin_fmaf({name}, {x}, {single(c)});" for c in rest)
+    return f"float {name} = {single(first)};{steps}"
 
 
 def rows() -> str:
     """Return the rows of the functions in single precision."""
-    a, b, c = (_polynomial(v, LOG[k : k + 3], "y") for v, k in (("a", 0), ("b", 3), ("c", 6)))
+    a, b, c = (polynomial(v, LOG[k : k + 3], "y") for v, k in (("a", 0), ("b", 3), ("c", 6)))
     ratio = "".join(
-        f"\n    p = __builtin_fmaf(p, v, high ? {_f(far)} : {_f(near)});"
+        f"\n    p = __builtin_fmaf(p, v, high ? {single(far)} : {single(near)});"
         for near, far in zip(GILES_LOW[1:], GILES_HIGH[1:], strict=True)
     )
     return f"""//: contracted_log_f32 32
@@ -48,15 +49,15 @@ STAX_INLINE float stax_contracted_log_f32(float x) {{
     uint32_t u = stax_bits_f32(x > 0x1p-126f ? x : 0x1p-126f);
     float exponent = (float)((int32_t)(u >> 23) - 126);
     float part = stax_from_bits_f32((u & 0x007fffffu) | 0x3f000000u);
-    float y = (part - 1.0f) + (part < {_f(ROOT_HALF)} ? part : 0.0f);
-    exponent = exponent - (part < {_f(ROOT_HALF)} ? 1.0f : 0.0f);
+    float y = (part - 1.0f) + (part < {single(ROOT_HALF)} ? part : 0.0f);
+    exponent = exponent - (part < {single(ROOT_HALF)} ? 1.0f : 0.0f);
     float square = y * y, cube = square * y;
     {a}
     {b}
     {c}
     a = __builtin_fmaf(__builtin_fmaf(a, cube, b), cube, c);
-    a = __builtin_fmaf(a, cube, exponent * {_f(LN2_LOW)});
-    a = __builtin_fmaf(exponent, {_f(LN2_HIGH)}, __builtin_fmaf(square, -0.5f, y) + a);
+    a = __builtin_fmaf(a, cube, exponent * {single(LN2_LOW)});
+    a = __builtin_fmaf(exponent, {single(LN2_HIGH)}, __builtin_fmaf(square, -0.5f, y) + a);
     a = x == __builtin_inff() ? x : a;
     a = x == 0 ? -__builtin_inff() : a;
     return x >= 0 ? a : __builtin_nanf("");
@@ -64,19 +65,19 @@ STAX_INLINE float stax_contracted_log_f32(float x) {{
 //: contracted_log1p_f32 70
 STAX_INLINE float stax_contracted_log1p_f32(float x) {{
     float square = x * x;
-    {_polynomial("top", LOG1P_TOP, "x")}
-    {_polynomial("bottom", LOG1P_BOTTOM, "x")}
+    {polynomial("top", LOG1P_TOP, "x")}
+    {polynomial("bottom", LOG1P_BOTTOM, "x")}
     float near = __builtin_fmaf(square, -0.5f, (x * square) * (top / bottom)) + x;
     float far = stax_contracted_log_f32(x + 1.0f);
-    return __builtin_fabsf(x) < {_f(NEAR)} ? near : far;
+    return __builtin_fabsf(x) < {single(NEAR)} ? near : far;
 }}
 //: contracted_erf_f32 36
 STAX_INLINE float stax_contracted_erf_f32(float x) {{
-    x = x > {_f(ERF_END)} ? {_f(ERF_END)} : x;
-    x = x < {_f(-ERF_END)} ? {_f(-ERF_END)} : x;
+    x = x > {single(ERF_END)} ? {single(ERF_END)} : x;
+    x = x < {single(-ERF_END)} ? {single(-ERF_END)} : x;
     float square = x * x;
-    {_polynomial("top", ERF_TOP, "square")}
-    {_polynomial("bottom", ERF_BOTTOM, "square")}
+    {polynomial("top", ERF_TOP, "square")}
+    {polynomial("bottom", ERF_BOTTOM, "square")}
     return x * top / bottom;
 }}
 //: contracted_erfinv_f32 100
@@ -84,7 +85,7 @@ STAX_INLINE float stax_contracted_erfinv_f32(float x) {{
     float w = -stax_contracted_log1p_f32(-(x * x));
     int high = !(w < 5.0f);
     float v = high ? __builtin_sqrtf(w) - 3.0f : w - 2.5f;
-    float p = high ? {_f(GILES_HIGH[0])} : {_f(GILES_LOW[0])};{ratio}
+    float p = high ? {single(GILES_HIGH[0])} : {single(GILES_LOW[0])};{ratio}
     p = __builtin_fabsf(x) == 1.0f ? __builtin_inff() : p;
     return p * x;
 }}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from stax.backends.triton import contracted
+from stax.backends.triton import contracted, contracted_powers
 
 HEADER = """\
 import triton
@@ -182,6 +182,7 @@ FUNCTIONS: dict[str, str] = {
     return y.to(x.dtype)
 """,
     **contracted.FUNCTIONS,
+    **contracted_powers.FUNCTIONS,
 }
 
 _BINARY = {
@@ -196,7 +197,9 @@ _BINARY = {
     "stax_integer_power",
     "stax_shift_left",
     "stax_shift_right",
+    "stax_contracted_power",
 }
+_TERNARY = {"stax_contracted_fma"}
 _COUNTED = {"stax_integer_pow"}
 _NAME = re.compile(r"\bstax_\w+(?=\()")
 
@@ -221,7 +224,7 @@ def definition(name: str) -> str:
     if name in _COUNTED:
         parameters = "x, n: tl.constexpr"
     else:
-        parameters = "x, y" if name in _BINARY else "x"
+        parameters = "x, y, z" if name in _TERNARY else "x, y" if name in _BINARY else "x"
     return f"@triton.jit\ndef {name}({parameters}):{FUNCTIONS[name].rstrip()}\n"
 
 
