@@ -2,8 +2,11 @@
 
 Input: the sample table with gradients, 300 random programs with theirs, the benchmark workloads.
 Output: each distinct kernel of them on each architecture, compiled and measured, and those that
-spill registers or do not fit into shared memory.  Kernels whose text is the same are compiled
-once; what is in the cache is not compiled again, so a sweep that was stopped goes on.
+spill registers or do not fit into shared memory.  Several processes lower and compile a program
+each.  Kernels whose text is the same are compiled once, whatever programs they belong to; what is
+in the cache is not compiled again, so a sweep that was stopped goes on.  The last line says what
+was counted; the exit status is 1 at a fault, and 2 where `--seconds` ended it before everything was
+compiled.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from benchmarks.workloads import WORKLOADS
 from stax.backends.triton.build import shared_limit
 from stax.backends.triton.kernel import KernelSource
 from stax.backends.triton.run import fitted
-from stax.errors import CompilationError
+from stax.errors import CompilationError, StaxError
 from tests import op_samples, op_samples_arrays, op_samples_numpy
 from tests.programs import random_program
 
@@ -126,6 +129,8 @@ def compiled(kernel: tuple[str, str, KernelSource]) -> Found:
 
 
 _kernels: list[tuple[str, str, KernelSource]] = []
+_programs: list[tuple[str, Lowering]] = []
+_done: set[tuple[str, str]] = set()  # kernels that this process has compiled
 
 
 def _numbered(k: int) -> Found:
@@ -151,38 +156,104 @@ def swept(
                 return
 
 
+Kernels = dict[tuple[str, str], Found]  # by architecture and text
+
+
+def kernels_of(program: tuple[str, Lowering], devices: Sequence[str]) -> Kernels:
+    """The kernels of a program that this process has not met; a program that fails is a fault."""
+    origin, lower = program
+    found: Kernels = {}
+    for device in devices:
+        try:
+            sources = lower(device).source.kernels
+        except StaxError as error:
+            refused = f"{type(error).__name__}: {error}"[:2000]
+            found[device, origin] = Found(origin, device, refused=refused)
+            continue
+        for source in sources:
+            key = (device, source.key)
+            if key not in _done:
+                _done.add(key)
+                found[key] = compiled((f"{origin}, {source.name}", device, source))
+    return found
+
+
+def _of_number(given: tuple[int, tuple[str, ...]]) -> Kernels:
+    number, devices = given
+    return kernels_of(_programs[number], devices)
+
+
+@dataclass
+class Sweep:
+    """What was found: programs that were done, and their distinct kernels."""
+
+    programs: int
+    done: int
+    kernels: Kernels
+    seconds: float
+
+    def row(self, name: str, device: str, known: Kernels) -> str:
+        """The figures of an architecture."""
+        found = [f for key, f in self.kernels.items() if key[0] == device]
+        new = sum(key[0] == device and key not in known for key in self.kernels)
+        registers = max((f.registers for f in found), default=0)
+        shared = max((f.shared for f in found), default=0)
+        return (
+            f"| {name} | {device} | {self.done} of {self.programs} programs "
+            f"| {len(found)} distinct kernels, {new} new | at most {registers} registers "
+            f"| at most {shared:,} bytes of shared memory "
+            f"| {sum(f.shrunk for f in found)} with smaller blocks "
+            f"| {sum(bool(f.fault) for f in found)} faults |"
+        )
+
+
+def sweep_of(
+    chosen: Sequence[tuple[str, Lowering]], devices: Sequence[str], jobs: int, seconds: float
+) -> Sweep:
+    """All kernels of programs, by several processes, until the time is over; faults are printed."""
+    start = time.monotonic()
+    result = Sweep(len(chosen), 0, {}, 0.0)
+    _programs[:] = chosen
+    numbers = [(k, tuple(devices)) for k in range(len(chosen))]
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for found in pool.imap_unordered(_of_number, numbers):
+            for key, each in found.items():
+                if each.fault and key not in result.kernels:
+                    print("   ", each.fault, flush=True)
+                result.kernels.setdefault(key, each)
+            result.done += 1
+            if time.monotonic() - start > seconds:
+                break
+    result.seconds = time.monotonic() - start
+    return result
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Sweep and print a row for each kind and architecture; the exit status is 1 at a fault."""
+    """Sweep, print a row for each kind and architecture, and what was counted in all."""
     parser = argparse.ArgumentParser(prog="python -m tests.codegen.sweep", description=__doc__)
     parser.add_argument("kinds", nargs="*", default=list(KINDS), help="all by default")
     parser.add_argument("--device", action="append", help="an architecture; all three by default")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="for each kind")
     options = parser.parse_args(arguments)
-    bad = 0
+    devices = options.device or list(DEVICES)
+    known: Kernels = {}
+    done = wanted = 0
+    spent = 0.0
     for kind in options.kinds:
-        chosen = list(programs((kind,)))
-        for device in options.device or DEVICES:
-            start = time.monotonic()
-            kernels = distinct(chosen, (device,))
-            print(f"{kind} {device}: {len(kernels)} distinct kernels of {len(chosen)} programs, "
-                  f"lowered in {time.monotonic() - start:.0f} s", flush=True)  # fmt: skip
-            found = []
-            for each in swept(kernels, options.jobs, options.seconds):
-                found.append(each)
-                if each.fault:
-                    bad += 1
-                    print("   ", each.fault, flush=True)
-            print(
-                f"| {kind} | {device} | {len(found)} of {len(kernels)} kernels | at most "
-                f"{max((f.registers for f in found), default=0)} registers | at most "
-                f"{max((f.shared for f in found), default=0):,} bytes of shared memory | "
-                f"{sum(f.shrunk for f in found)} with smaller blocks | "
-                f"{sum(bool(f.fault) for f in found)} faults | "
-                f"{time.monotonic() - start:.0f} s |",
-                flush=True,
-            )
-    return 1 if bad else 0
+        found = sweep_of(list(programs((kind,))), devices, options.jobs, options.seconds)
+        for device in devices:
+            print(found.row(kind, device, known), flush=True)
+        print(f"    {kind}: {found.seconds:.0f} s", flush=True)
+        known = {**found.kernels, **known}
+        done, wanted, spent = done + found.done, wanted + found.programs, spent + found.seconds
+    faults = sum(bool(f.fault) for f in known.values())
+    print(
+        f"{done} of {wanted} programs, {len(known)} distinct kernels on {', '.join(devices)}: "
+        f"{faults} faults, {spent:.0f} s",
+        flush=True,
+    )
+    return 1 if faults else 2 if done < wanted else 0
 
 
 if __name__ == "__main__":

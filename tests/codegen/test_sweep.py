@@ -1,7 +1,8 @@
 """Every kernel of the suite's programs compiles, without spills and within shared memory.
 
 With `-m fuzz` as many as compile in STAX_FUZZ_SECONDS, others for each state of the package; all of
-them with STAX_TRITON_FULL=1 (about an hour on two cores), or by `python -m tests.codegen.sweep`.
+them with STAX_TRITON_FULL=1 (twenty minutes of processor time), or by
+`python -m tests.codegen.sweep`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pytest
 
 from benchmarks.gpu_kernels import DEVICES
 from stax.backends.triton.build import shared_limit
+from stax.errors import CompilationError
 from tests.codegen import sweep
 from tests.fuzzing import SECONDS, first_seed
 
@@ -23,11 +25,12 @@ FULL = os.environ.get("STAX_TRITON_FULL") == "1"
 @pytest.mark.fuzz
 @pytest.mark.parametrize("device", DEVICES)
 def test_every_kernel_compiles(device):
-    kernels = sweep.distinct(sweep.programs(), (device,))
     if FULL:
-        found = list(sweep.swept(kernels, 2))
-        assert len(found) == len(kernels)
+        whole = sweep.sweep_of(list(sweep.programs()), (device,), 2, math.inf)
+        assert whole.done == whole.programs
+        found = list(whole.kernels.values())
     else:
+        kernels = sweep.distinct(sweep.programs(), (device,))
         # As many as a usual machine compiles in that time, so that one state tries the same ones.
         random.Random(first_seed()).shuffle(kernels)
         found = list(sweep.swept(kernels[: math.ceil(SECONDS / 3)], 2, SECONDS / 3))
@@ -46,3 +49,24 @@ def test_a_sweep_takes_each_kernel_once_and_names_faults():
     assert spilled.fault.startswith("p, kernel0 for hip:gfx942 spills 8 bytes")
     full = sweep.Found("p", "hip:gfx942", shared=shared_limit("hip:gfx942") + 1)
     assert "65537 bytes" in full.fault
+
+
+def broken(device):
+    raise CompilationError("no such kernel")
+
+
+def test_a_sweep_counts_what_it_did_and_fails_at_a_fault(monkeypatch, capsys):
+    few = [p for p in sweep.programs(("random",)) if p[0].startswith("program 7")][:2]
+    monkeypatch.setattr(sweep, "programs", lambda kinds: iter([*few, *few]))
+    arguments = ["random", "--device", "cuda:sm_90", "--jobs", "1"]
+    assert sweep.main(arguments) == 0
+    kernels = len(sweep.distinct(few, ("cuda:sm_90",)))
+    said = capsys.readouterr().out
+    assert f"4 of 4 programs, {kernels} distinct kernels on cuda:sm_90: 0 faults" in said
+    assert sweep.main([*arguments, "--seconds", "0"]) == 2
+    assert "1 of 4 programs" in capsys.readouterr().out
+    monkeypatch.setattr(sweep, "programs", lambda kinds: iter([("one", broken), *few]))
+    assert sweep.main(arguments) == 1
+    said = capsys.readouterr().out
+    assert "one for cuda:sm_90: CompilationError: no such kernel" in said
+    assert "1 faults" in said
