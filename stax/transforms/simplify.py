@@ -261,6 +261,8 @@ def has_effect(prim: Primitive) -> bool:
 
 def acts(eqn: Eqn) -> bool:
     """True for an equation with an effect, its own or that of a graph it carries."""
+    if eqn.prim.linearize is None:  # most of them: no graphs to look into
+        return has_effect(eqn.prim)
     return has_effect(eqn.prim) or any(graph_acts(g) for g in graphs_of(eqn))
 
 

@@ -37,17 +37,15 @@ class TransposePlan:
     def __init__(self, graph: Graph, linear_inputs: Sequence[bool]) -> None:
         linear = {v for v, mark in zip(graph.inputs, linear_inputs, strict=True) if mark}
         producer: dict[Var, int] = {}
+        acting: dict[int, set[Var]] = {}
         for k, eqn in enumerate(graph.eqns):
             if any(isinstance(a, Var) and a in linear for a in eqn.inputs):
                 linear.update(eqn.outputs)
             else:
                 for var in eqn.outputs:
                     producer[var] = k
-        acting = {
-            k: {a for a in eqn.inputs if isinstance(a, Var) and a in producer}
-            for k, eqn in enumerate(graph.eqns)
-            if acts(eqn) and not any(isinstance(a, Var) and a in linear for a in eqn.inputs)
-        }
+                if acts(eqn):
+                    acting[k] = {a for a in eqn.inputs if isinstance(a, Var) and a in producer}
         needed = {a for a in graph.outputs if isinstance(a, Var) and a in linear}
         readers: dict[Var, int] = {}
         live = [False] * len(graph.eqns)
