@@ -83,6 +83,21 @@ def is_supported(dtype: DType) -> bool:
     return dtype in SHORT_NAMES
 
 
+def untraceable_hint(dtype: DType) -> str:
+    """What to do with an array of a dtype that cannot be traced."""
+    if dtype.names:
+        return f"pass its fields, x[{dtype.names[0]!r}] and so on, as arrays of their own"
+    wide = np.complex128 if dtype.kind == "c" else np.float64
+    return {
+        "O": "convert it to an array of numbers: x.astype(float)",
+        "U": "keep text outside of traced functions, or give each word a number",
+        "S": "keep text outside of traced functions, or read its bytes: x.view(np.uint8)",
+        "M": "count in a unit of time from a day of your choice: (x - day).astype(np.int64)",
+        "m": "count in its unit of time: x.astype(np.int64)",
+        "V": "read its bytes: x.view(np.uint8)",
+    }.get(dtype.kind, f"convert it: x.astype(np.{wide.__name__})")
+
+
 def is_half(dtype: DType) -> bool:
     """True for the 16-bit and smaller floats, whose arithmetic is done in float32."""
     return is_float(dtype) and dtype.itemsize <= 2

@@ -26,7 +26,7 @@ from stax.core.trace import (
     handle_of,
     use_trace,
 )
-from stax.dtypes import is_supported
+from stax.dtypes import is_supported, untraceable_hint
 from stax.errors import DtypeError, StaxError
 
 
@@ -101,7 +101,9 @@ class StagingTrace(Trace):
             raise DtypeError(
                 f"{type(value).__name__} {value!r:.60} is neither an array of numbers nor a number",
                 op=op,
-                hint="a traced function takes and returns arrays and numbers, in any containers",
+                hint=untraceable_hint(array.dtype)
+                if array is value
+                else "a traced function takes and returns arrays and numbers, in any containers",
             )
         if array.ndim == 0:
             return Literal(array.astype(array.dtype.newbyteorder("="))[()])

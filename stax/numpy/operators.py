@@ -119,7 +119,14 @@ for _name, _function in _FUNCTIONS.items():
     METHODS[f"__{_name}__"], METHODS[f"__r{_name}__"] = _forward, _reflected
 for _name, _function in _COMPARISONS.items():
     METHODS[f"__{_name}__"] = _binary(_function, None)[0]
-METHODS["__pow__"] = _binary(_power, None)[0]
+
+
+def _raised(self: Any, other: Any, modulus: Any = None) -> Any:
+    return _RAISED(self, other) if modulus is None else NotImplemented  # as of NumPy's arrays
+
+
+_RAISED = _binary(_power, None)[0]
+METHODS["__pow__"] = _raised
 METHODS["__rpow__"] = _binary(_reflected_power, None)[0]
 METHODS["__neg__"] = _unary("negative")
 METHODS["__pos__"] = _unary("positive")

@@ -23,6 +23,7 @@ from stax.dtypes import (
     float8_e4m3fn,
     is_supported,
     promote,
+    untraceable_hint,
 )
 from stax.errors import DtypeError, RangeError, ShapeError
 from stax.primitives.casts import convert
@@ -64,7 +65,10 @@ def array_like(value: Any, op: str) -> Any:
     check_meaning(value)
     if not is_supported(value.dtype) and not is_supported(value.dtype.newbyteorder("=")):
         raise DtypeError(
-            f"values of dtype {value.dtype} cannot be traced", op=op, where=user_source() or None
+            f"values of dtype {value.dtype} cannot be traced",
+            op=op,
+            where=user_source() or None,
+            hint=untraceable_hint(value.dtype),
         )
     return value
 
@@ -252,7 +256,10 @@ def asarray_dtype(dtype: Any) -> DType:
     if not found.isnative:
         found = found.newbyteorder("=")
     if not is_supported(found):
-        raise DtypeError(f"values of dtype {found} cannot be traced")
+        raise DtypeError(
+            f"values of dtype {found} cannot be traced",
+            hint="name a dtype of numbers that is at most 64 bits wide (complex: 128)",
+        )
     return found
 
 

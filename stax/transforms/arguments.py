@@ -17,7 +17,7 @@ from stax.core.aval import Aval, Remote, aval_of
 from stax.core.functionalize import mark_arguments
 from stax.core.source import user_source
 from stax.core.trace import EVAL, STATE, Tracer, fresh
-from stax.dtypes import float0, is_complex, is_inexact, is_supported
+from stax.dtypes import float0, is_complex, is_inexact, is_supported, untraceable_hint
 from stax.errors import (
     DtypeError,
     NonDifferentiableError,
@@ -104,7 +104,9 @@ def check_leaves(
             leaf.dtype.newbyteorder("=")
         ):
             raise DtypeError(
-                f"{what} of dtype {leaf.dtype} cannot be traced", where=user_source() or None
+                f"{what} of dtype {leaf.dtype} cannot be traced",
+                where=user_source() or None,
+                hint=untraceable_hint(leaf.dtype),
             )
 
 

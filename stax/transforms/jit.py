@@ -32,7 +32,7 @@ from stax.core.graph import Graph
 from stax.core.staging import eval_graph, lift_constants, stage
 from stax.core.statics import static_key
 from stax.core.trace import STATE, Tracer, bind, is_tracing
-from stax.dtypes import is_supported, promote
+from stax.dtypes import is_supported, promote, untraceable_hint
 from stax.errors import (
     ConfigurationError,
     DtypeError,
@@ -545,7 +545,10 @@ def _checked_aval(leaf: Any, fun: Any, tree: Any) -> Aval:
         )
     got = getattr(leaf, "dtype", None)
     if got is not None:
-        raise DtypeError(f"argument {where} of {fun!r} has dtype {got}, which cannot be traced")
+        raise DtypeError(
+            f"argument {where} of {fun!r} has dtype {got}, which cannot be traced",
+            hint=untraceable_hint(np.dtype(got)),
+        )
     raise StaticArgumentError(
         f"argument {where} of {fun!r} is {type(leaf).__name__} {leaf!r}, not an array or a number",
         hint="mark it static (static_argnums / static_argnames), or register its class as a pytree",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,6 +102,37 @@ def test_a_compiled_function_is_copied_and_pickled_as_a_function_is():
     assert copy.copy(doubled) is doubled
     assert copy.deepcopy({"f": doubled})["f"] is doubled
     assert pickle.loads(pickle.dumps(doubled)) is doubled
+
+
+UNTRACEABLE = {
+    "object": (np.array([1.0, None], object), r"x\.astype\(float\)"),
+    "text": (np.array(["a"]), "keep text outside"),
+    "bytes": (np.array([b"a"]), r"x\.view\(np\.uint8\)"),
+    "days": (np.array(["2020-01-01"], "M8[D]"), r"astype\(np\.int64\)"),
+    "seconds": (np.array([1], "m8[s]"), r"x\.astype\(np\.int64\)"),
+    "long": (np.array([1.0], "g"), r"x\.astype\(np\.float64\)"),
+    "complex long": (np.array([1.0], "G"), r"x\.astype\(np\.complex128\)"),
+    "fields": (np.zeros(2, [("a", "f4"), ("b", "i4")]), r"x\['a'\]"),
+}
+
+
+@pytest.mark.parametrize("name", UNTRACEABLE)
+def test_an_array_that_is_not_of_numbers_is_refused_with_the_way_out(name):
+    value, way_out = UNTRACEABLE[name]
+    for call in (
+        lambda: jit(lambda x: x)(value),
+        lambda: jit(lambda x: np.add(x, value))(1.0),
+        lambda: jit(lambda x: stax.numpy.asarray(value))(1.0),
+        lambda: stax.vmap(lambda x: x)(value),
+        lambda: stax.lax.scan(lambda c, x: (c, x), 0.0, value),
+    ):
+        with pytest.raises(errors.DtypeError, match=f"(?s){Path(__file__).name}.*{way_out}"):
+            call()
+
+
+def test_a_power_with_a_modulus_is_refused_as_that_of_an_array_is():
+    with pytest.raises(TypeError, match=r"unsupported operand .* pow\(\)"):
+        jit(lambda x: pow(x, 2, 3))(5)
 
 
 def test_a_type_in_place_of_a_value_is_refused():
