@@ -18,6 +18,7 @@ from typing import Final
 
 from stax.core.graph import Var
 from stax.transforms.memory_model import Kept, MemoryModel, Plan, Run
+from stax.transforms.plan_front import pareto
 
 LEVELS: Final = 24  # limits a plan is looked for
 JUDGED: Final = 5  # changes judged by the model before one is chosen
@@ -99,7 +100,7 @@ class Moves:
         lifetimes of the plan at hand do not show what all of them would.
         """
         stop = self.stop - self.stop // 2
-        for plan in self._front():
+        for plan in reversed(pareto(self.found.values())):
             for var in sorted(
                 plan.kept & self.allowed - self.small, key=self.model.number.__getitem__
             ):
@@ -107,21 +108,13 @@ class Moves:
                     return
                 self.run(plan.kept - {var} | self.small)
 
-    def _front(self) -> list[Plan]:
-        """Plans that no other beats, from the least memory to the most."""
-        front: list[Plan] = []
-        for plan in sorted(self.found.values(), key=lambda p: (p.peak, p.work)):
-            if not front or plan.work < front[-1].work:
-                front.append(plan)
-        return front
-
     def _fill(self) -> None:
         """Look for plans between two that are far apart, the farthest first."""
         tried: set[tuple[int, int]] = set()
         while self.tries > self.stop:
             gaps = [
                 ((low.work - high.work) * (high.peak - low.peak), high, low)
-                for low, high in pairwise(self._front())
+                for low, high in pairwise(reversed(pareto(self.found.values())))
                 if (low.peak, high.peak) not in tried
             ]
             if not gaps:
