@@ -59,40 +59,68 @@ def _above(key: Any, shape: tuple[int, ...], dtype: Any, low: Any) -> Any:
 
 
 def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Exponential numbers of mean 1."""
+    """Exponential numbers of mean 1: density exp(-x), x >= 0. Arguments as in `normal`.
+
+    >>> exponential(stax.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
     key, shape, dtype = _start("exponential", key, shape, dtype)
     return el.neg(steps.log1p(el.neg(unit(key, shape, dtype))))
 
 
 def laplace(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Standard Laplace numbers."""
+    """Standard Laplace numbers: density exp(-abs(x)) / 2. Arguments as in `normal`.
+
+    >>> laplace(stax.random.key(0), (3,), np.float32).dtype
+    dtype('float32')
+    """
     key, shape, dtype = _start("laplace", key, shape, dtype)
     u = _above(key, shape, dtype, -1 + float(float_info(dtype).epsneg))
     return el.mul(el.sign(u), steps.log1p(el.neg(el.abs_(u))))
 
 
 def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Standard logistic numbers."""
+    """Standard logistic numbers: log(u / (1 - u)) of uniform u. Arguments as in `normal`.
+
+    >>> logistic(stax.random.key(0), (3,)).shape
+    (3,)
+    """
     key, shape, dtype = _start("logistic", key, shape, dtype)
     u = _above(key, shape, dtype, float_info(dtype).tiny)
     return steps.sub(steps.log(u), steps.log1p(el.neg(u)))
 
 
 def cauchy(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Standard Cauchy numbers."""
+    """Standard Cauchy numbers: density 1 / (pi * (1 + x**2)). Arguments as in `normal`.
+
+    >>> cauchy(stax.random.key(0), (3,)).shape
+    (3,)
+    """
     key, shape, dtype = _start("cauchy", key, shape, dtype)
     u = _above(key, shape, dtype, float_info(dtype).eps)
     return steps.tan(steps.scaled(steps.sub(u, literal(0.5, u)), math.pi))
 
 
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Pareto numbers of scale 1 and shape `b`."""
+    """Pareto numbers of scale 1 and shape `b` > 0: density b / x**(b + 1), x >= 1.
+
+    `shape` is that of `b` by default, which must broadcast to it; otherwise as `normal`.
+
+    >>> bool((pareto(stax.random.key(0), np.array([1.0, 2.0])) >= 1).all())
+    True
+    """
     key, shape, dtype, b = _start("pareto", key, shape, dtype, b)
     return steps.exp(steps.ratio(exponential(key, shape, dtype), b))
 
 
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Rayleigh numbers."""
+    """Rayleigh numbers: lengths of two-dimensional normal vectors, times `scale`.
+
+    `shape` is that of `scale` by default, which must broadcast to it; otherwise as `normal`.
+
+    >>> rayleigh(stax.random.key(0), np.ones(3)).shape
+    (3,)
+    """
     key, shape, dtype, scale = _start("rayleigh", key, shape, dtype, scale)
     return steps.mul(scale, steps.sqrt(steps.scaled(steps.log(unit(key, shape, dtype)), -2)))
 
@@ -100,7 +128,14 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
-    """Weibull numbers."""
+    """Weibull numbers: `scale * e**(1 / concentration)` of exponential numbers e.
+
+    `shape` is the common one of the parameters by default, which must broadcast to it; otherwise as
+    `normal`.
+
+    >>> weibull_min(stax.random.key(0), 1.0, np.array([1.0, 2.0])).shape
+    (2,)
+    """
     key, shape, dtype, scale, k = _start(
         "weibull_min", key, shape or None, dtype, scale, concentration
     )
@@ -111,7 +146,15 @@ def weibull_min(
 def triangular(
     key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None
 ) -> Any:
-    """Triangular numbers between `left` and `right`, most frequent at `mode`."""
+    """Triangular numbers between `left` and `right`, most frequent at `mode`.
+
+    `shape` is the common one of the parameters by default, which must broadcast to it; otherwise as
+    `normal`.
+
+    >>> x = triangular(stax.random.key(0), -1.0, 0.0, 1.0, (100,))
+    >>> bool((abs(x) <= 1).all())
+    True
+    """
     key, shape, dtype, left, mode, right = _start(
         "triangular", key, shape, dtype, left, mode, right
     )
@@ -124,20 +167,36 @@ def triangular(
 
 
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
-    """Exponentials of normal numbers of standard deviation `sigma`."""
+    """Exponentials of normal numbers of standard deviation `sigma`.
+
+    `shape` is that of `sigma` by default, which must broadcast to it; otherwise as `normal`.
+
+    >>> bool((lognormal(stax.random.key(0), 2.0, (100,)) > 0).all())
+    True
+    """
     key, shape, dtype, sigma = _start("lognormal", key, shape, dtype, sigma)
     return steps.exp(steps.times(normal_over_root_two(key, shape, dtype), math.sqrt(2), sigma))
 
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Lengths of three-dimensional normal vectors."""
+    """Lengths of three-dimensional normal vectors. Arguments as in `normal`.
+
+    >>> maxwell(stax.random.key(0), (3,)).shape
+    (3,)
+    """
     key, shape, dtype = _start("maxwell", key, shape, dtype)
     squares = steps.square(real_normal(key, (*shape, 3), dtype))
     return steps.sqrt(summed(squares))
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Maxwell numbers of random sign, scaled and moved."""
+    """Maxwell numbers of random sign, times `scale`, plus `loc`.
+
+    The result has the axes of `shape`, then those of the parameters.
+
+    >>> double_sided_maxwell(stax.random.key(0), 0.0, np.ones(2), (3,)).shape
+    (3, 2)
+    """
     key, common, dtype, loc, scale = _start("double_sided_maxwell", key, None, dtype, loc, scale)
     shape = (*(as_shape(shape) or common), *common)
     first, second = _pair(key)
@@ -146,7 +205,14 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
 
 
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Inverse Gaussian numbers of scale 1."""
+    """Inverse Gaussian numbers of this mean, and of scale 1.
+
+    `shape` is that of `mean` by default, which must broadcast to it; otherwise as `normal`.
+    Source: J. R. Michael, W. R. Schucany, R. W. Haas, The American Statistician 30 (1976).
+
+    >>> bool((wald(stax.random.key(0), 1.0, (100,)) > 0).all())
+    True
+    """
     key, shape, dtype, mean = _start("wald", key, shape, dtype, mean)
     first, second = _pair(key)
     y, z = steps.square(real_normal(first, shape, dtype)), unit(second, shape, dtype)
@@ -169,7 +235,11 @@ def _inverse(p: Any, dtype: DType) -> Any:
 
 
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Numbers with density proportional to exp(-abs(x)**p)."""
+    """Numbers with density proportional to exp(-abs(x)**p), `p` > 0; arguments as in `normal`.
+
+    >>> generalized_normal(stax.random.key(0), 4.0, (3,)).shape
+    (3,)
+    """
     key, shape, dtype = _start("generalized_normal", key, shape, dtype, p)[:3]
     first, second = _pair(key)
     inverse = _inverse(p, dtype)
@@ -178,7 +248,14 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> 
 
 
 def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Any:
-    """Points in the `d`-dimensional unit ball of the p-norm."""
+    """Points in the `d`-dimensional unit ball of the p-norm, along a new last axis.
+
+    Source: F. Barthe, O. Guedon, S. Mendelson, A. Naor, Annals of Probability 33 (2005).
+
+    >>> x = ball(stax.random.key(0), 3, shape=(100,))
+    >>> x.shape, bool((np.linalg.norm(x, axis=-1) <= 1).all())
+    ((100, 3), True)
+    """
     key, shape, dtype, power = _start("ball", key, shape, dtype, p)
     first, second = _pair(key)
     g = generalized_normal(first, p, (*shape, operator.index(d)), dtype)
@@ -196,7 +273,22 @@ def multivariate_normal(
     dtype: Any = None,
     method: str = "cholesky",
 ) -> Any:
-    """Normal vectors with the given means and covariance matrices."""
+    """Normal vectors with the given means and covariance matrices.
+
+    Args:
+      mean: of shape (..., n).
+      cov: symmetric matrices of shape (..., n, n).
+      shape: that of the result without its last axis, n; the common one of the parameters by
+        default, which must broadcast to it.
+      method: the root of the covariance: "cholesky" (of positive definite ones), "eigh" or "svd".
+
+    Raises:
+      ShapeError: shapes that do not fit, or another method.
+      LinAlgError: "cholesky" of a matrix that is not positive definite.
+
+    >>> multivariate_normal(stax.random.key(0), np.zeros(2), np.eye(2), (5,)).shape
+    (5, 2)
+    """
     mean, cov = snp.asarray(mean), snp.asarray(cov)
     if dtype is None:
         dtype = snp.result_type(mean, cov, np.float32)
@@ -233,7 +325,15 @@ def multivariate_normal(
 
 
 def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Any:
-    """Matrices with orthonormal rows or columns, uniform in the orthogonal group."""
+    """Matrices with orthonormal rows or columns, uniform in the orthogonal group.
+
+    They have shape (*shape, n, m), and m is n by default; with a complex dtype they are unitary.
+    Source: F. Mezzadri, Notices of the AMS 54 (2007).
+
+    >>> q = orthogonal(stax.random.key(0), 3)
+    >>> bool(np.allclose(q @ q.T, np.eye(3)))
+    True
+    """
     dtype = draw_dtype("orthogonal", dtype, np.float64, "fc")
     key, shape = check_key(key, "orthogonal"), as_shape(shape)
     rows = operator.index(n)

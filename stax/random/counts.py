@@ -30,7 +30,14 @@ def _inexact(value: Any) -> Any:
 
 
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Poisson numbers of mean `lam`; int64 by default.  The trials are made in float32."""
+    """Poisson numbers of mean `lam`; int64 by default.  The trials are made in float32.
+
+    `shape` is that of `lam` by default, which must broadcast to it.
+    Source: W. Hoermann, Insurance: Mathematics and Economics 12 (1993), from mean 10 on.
+
+    >>> poisson(stax.random.key(0), np.array([1.0, 100.0])).shape
+    (2,)
+    """
     dtype = draw_dtype("poisson", dtype, np.int64, "iu")
     shape = draw_shape("poisson", shape, lam)
     mean = broadcast(as_float(lam, FLOAT32), shape)
@@ -38,7 +45,15 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Numbers of successes in `n` trials of probability `p`, as floats."""
+    """Numbers of successes in `n` trials of probability `p`, as floats.
+
+    `shape` is the common one of the parameters by default, which must broadcast to it.
+    Source: W. Hoermann, J. Statist. Comput. Simulation 46 (1993), for `n * min(p, 1 - p)` from 10 on.
+
+    >>> x = binomial(stax.random.key(0), 10, 0.5, (100,))
+    >>> bool(((x >= 0) & (x <= 10)).all())
+    True
+    """
     dtype = draw_dtype("binomial", dtype, np.float64)
     shape = draw_shape("binomial", shape, n, p)
     p = _inexact(p)
@@ -56,7 +71,19 @@ def multinomial(
     dtype: Any = None,
     unroll: int | bool = 1,
 ) -> Any:
-    """How often each category occurs in `n` draws; categories are along the last axis of `p`."""
+    """How often each category occurs in `n` draws; categories are along the last axis of `p`.
+
+    Args:
+      p: weights of the categories, not all zero.
+      shape: of the result, categories last; that of `p` by default, which must broadcast to it.
+      unroll: accepted for compatibility; one draw follows the other.
+
+    Raises:
+      ShapeError: `p` has no axis.
+
+    >>> multinomial(stax.random.key(0), 10.0, np.array([0.5, 0.25, 0.25])).sum()
+    10.0
+    """
     p = _inexact(p)
     shape = p.shape if shape is None else as_shape(shape)
     if not shape:
@@ -81,7 +108,13 @@ def multinomial(
 
 
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Numbers of trials up to the first success, success having probability `p`."""
+    """Numbers of trials up to the first success, success having probability `p`; int64 by default.
+
+    `shape` is that of `p` by default, which must broadcast to it.
+
+    >>> bool((geometric(stax.random.key(0), 0.5, (100,)) >= 1).all())
+    True
+    """
     dtype = draw_dtype("geometric", dtype, np.int64, "iu")
     shape = draw_shape("geometric", shape, p)
     p = _inexact(p)

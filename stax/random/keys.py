@@ -145,13 +145,27 @@ def _like(key: Any, words: Any) -> Any:
 
 
 def split(key: Any, num: int | Sequence[int] = 2) -> Any:
-    """`num` independent keys (an int or a shape) of the kind of `key`."""
+    """`num` independent keys (an int or a shape) of the kind of `key`.
+
+    Raises:
+      DtypeError, ShapeError: `key` is not one key.
+
+    >>> split(key(0), 3).shape, split(PRNGKey(0), (2, 3)).shape
+    ((3,), (2, 3, 2))
+    """
     k0, k1 = words_of(check_key(key, "split"))
     return _like(key, hashed(k0, k1, as_shape(num), 64))
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """The key made of `key` and the integer `data` (taken modulo 2**32)."""
+    """The key made of `key` and the integer `data` (taken modulo 2**32).
+
+    Raises:
+      DtypeError: `data` is not one integer, or `key` not a key.
+
+    >>> fold_in(key(0), 7).dtype
+    key<fry>
+    """
     k0, k1 = words_of(check_key(key, "fold_in"))
     if isinstance(data, int):
         data = np.uint32(data & 0xFFFFFFFF)
@@ -177,7 +191,11 @@ def hashed(k0: Any, k1: Any, shape: tuple[int, ...], width: int) -> Any:
 
 
 def key_data(keys: Any) -> Any:
-    """The words of keys: uint32, two on the last axis; the keys of `PRNGKey` are theirs."""
+    """The words of keys: uint32, two on the last axis; the keys of `PRNGKey` are theirs.
+
+    >>> key_data(key(5))
+    array([0, 5], dtype=uint32)
+    """
     return _pair(words_of_keys(keys)) if isinstance(keys, KeyArray) else keys
 
 
@@ -204,7 +222,11 @@ def wrap_key_data(key_bits_array: Any, *, impl: str | None = None) -> KeyArray:
 
 
 def key_impl(keys: Any) -> str:
-    """The name of the generator."""
+    """The name of the generator, of which there is one.
+
+    >>> key_impl(key(0))
+    'threefry2x32'
+    """
     return IMPLEMENTATION
 
 

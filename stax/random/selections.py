@@ -45,7 +45,16 @@ from stax.random.uniforms import (
 
 
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None) -> Any:
-    """Standard Gumbel numbers; mode "high" draws twice, which keeps the upper tail right."""
+    """Standard Gumbel numbers; mode "high" draws twice, which keeps the upper tail right.
+
+    Otherwise as `normal`.
+
+    Raises:
+      ShapeError: another mode than None, "low" or "high".
+
+    >>> gumbel(stax.random.key(0), (3,)).shape
+    (3,)
+    """
     dtype = draw_dtype("gumbel", dtype, np.float64)
     if mode not in (None, "low", "high"):
         raise ShapeError(f"mode is 'low' or 'high', not {mode!r}", op="gumbel")
@@ -101,7 +110,15 @@ def _count(value: Any, op: str) -> int | None:
 
 
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
-    """`x` shuffled along `axis`, or 0..x-1 shuffled; `independent` shuffles each line apart."""
+    """`x` shuffled along `axis`, or 0..x-1 shuffled; `independent` shuffles each line apart.
+
+    Raises:
+      DtypeError: `x` has no axes and is no integer.
+      AxisError: there is no such axis.
+
+    >>> sorted(permutation(stax.random.key(0), 4).tolist())
+    [0, 1, 2, 3]
+    """
     if isinstance(x, KeyArray):
         return KeyArray(permutation(key, words_of_keys(x), axis, independent))
     key = check_key(key, "permutation")
@@ -124,7 +141,21 @@ def choice(
     axis: int = 0,
     mode: str | None = None,
 ) -> Any:
-    """Draws from `a` (or from 0..a-1) along `axis`, with probabilities `p`."""
+    """Draws from `a` (or from 0..a-1) along `axis`, with probabilities `p`.
+
+    Args:
+      a: an array, or how many positions there are.
+      shape: the axes that take the place of `axis` in the result.
+      replace: whether one thing can be drawn again.
+      p: weights, one for each thing; all are equal by default.
+      mode: as in `gumbel`, for weighted draws without replacement.
+
+    Raises:
+      ShapeError: nothing to choose from, more draws than things, or not as many weights as things.
+
+    >>> choice(stax.random.key(0), np.array([3, 5, 7]), (4,), p=np.array([0.0, 1.0, 0.0]))
+    array([5, 5, 5, 5])
+    """
     if isinstance(a, KeyArray):
         chosen = choice(key, words_of_keys(a), shape, replace, p, axis, mode)
         return KeyArray(chosen if isinstance(chosen, Tracer) else np.asarray(chosen))
@@ -189,7 +220,20 @@ def categorical(
     replace: bool = True,
     mode: str | None = None,
 ) -> Any:
-    """Positions along `axis` drawn with probabilities proportional to exp(logits)."""
+    """Positions along `axis` drawn with probabilities proportional to exp(logits).
+
+    Args:
+      logits: an array; -inf is never drawn.
+      shape: of the result: leading axes, then those of `logits` but `axis`, which are the default.
+      replace: false draws, along the leading axes, each position once at most.
+      mode: as in `gumbel`.
+
+    Raises:
+      ShapeError: a shape that does not end with the other axes, or more draws than positions.
+
+    >>> categorical(stax.random.key(0), np.array([-np.inf, 0.0]), shape=(3,))
+    array([1, 1, 1])
+    """
     key, logits = check_key(key, "categorical"), as_array(logits)
     if not is_inexact(logits.dtype):
         logits = convert(logits, np.dtype(np.float64))

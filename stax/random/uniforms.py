@@ -97,7 +97,14 @@ def raw_bits(key: Any, shape: tuple[int, ...], width: int) -> Any:
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Uniformly random words; uint64 by default."""
+    """Uniformly random words, of an unsigned dtype; uint64 by default.
+
+    Raises:
+      DtypeError: another kind of dtype, or no key.
+
+    >>> bits(stax.random.key(0), (2,), np.uint8).dtype
+    dtype('uint8')
+    """
     dtype = draw_dtype("bits", dtype, np.uint64, "u")
     return raw_bits(check_key(key, "bits"), as_shape(shape), 8 * dtype.itemsize)
 
@@ -121,7 +128,20 @@ def unit(key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
 def uniform(
     key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0
 ) -> Any:
-    """Uniform floats in [minval, maxval)."""
+    """Uniform floats in [minval, maxval).
+
+    Args:
+      shape: an int or several; the bounds, numbers or arrays, broadcast to it.
+      dtype: a float one; float64 by default.
+
+    Raises:
+      DtypeError: `key` is no key, or the dtype no float.
+      ShapeError: the bounds do not broadcast to the shape.
+
+    >>> x = uniform(stax.random.key(0), (100,), minval=2.0, maxval=3.0)
+    >>> bool(((x >= 2) & (x < 3)).all())
+    True
+    """
     dtype = draw_dtype("uniform", dtype, np.float64)
     shape = as_shape(shape)
     draw_shape("uniform", shape, minval, maxval)
@@ -146,6 +166,10 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
 
     Raises:
       ShapeError: a bound is a tuple or list, as where the shape is passed last, as NumPy has it.
+
+    >>> x = randint(stax.random.key(0), (100,), 1, 7)
+    >>> bool(((x >= 1) & (x < 7)).all())
+    True
     """
     if isinstance(minval, tuple | list) or isinstance(maxval, tuple | list):
         raise ShapeError(
@@ -228,6 +252,16 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 
     They are JAX's to the last bit, as its compiler computes them on CPUs that have fused
     multiply-add instructions (this function needs none).
+
+    Args:
+      shape: an int or several.
+      dtype: a float or complex one; float64 by default.
+
+    Raises:
+      DtypeError: `key` is no key, or the dtype of another kind.
+
+    >>> normal(stax.random.key(0), (2, 3), np.float32).shape
+    (2, 3)
     """
     dtype = draw_dtype("normal", dtype, np.float64, "fc")
     key, shape = check_key(key, "normal"), as_shape(shape)
@@ -252,7 +286,14 @@ def real_normal(key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
 
 
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Standard normal numbers between `lower` and `upper`."""
+    """Standard normal numbers between `lower` and `upper`, both left out.
+
+    `shape` is the common one of the bounds by default, which must broadcast to it; otherwise as
+    `normal`.
+
+    >>> bool((abs(truncated_normal(stax.random.key(0), -2.0, 2.0, (100,))) < 2).all())
+    True
+    """
     dtype = draw_dtype("truncated_normal", dtype, np.float64)
     shape = draw_shape("truncated_normal", shape, lower, upper)
     key = check_key(key, "truncated_normal")
@@ -267,7 +308,17 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
 
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> Any:
-    """True with probability `p`; mode "high" keeps very small probabilities apart."""
+    """True with probability `p`; mode "high" keeps very small probabilities apart.
+
+    `shape` is that of `p` by default, which must broadcast to it.
+
+    Raises:
+      DtypeError: `p` is no float.
+      ShapeError: another mode than "low" or "high".
+
+    >>> bernoulli(stax.random.key(0), np.array([0.0, 1.0]))
+    array([False,  True])
+    """
     if mode not in ("low", "high"):
         raise ShapeError(f"mode is 'low' or 'high', not {mode!r}", op="bernoulli")
     p = as_array(p)
@@ -283,7 +334,11 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low") -> A
 
 
 def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """-1 or 1 with equal probability; int64 by default."""
+    """-1 or 1 with equal probability; int64 by default. Otherwise as `normal`.
+
+    >>> bool((abs(rademacher(stax.random.key(0), (100,))) == 1).all())
+    True
+    """
     dtype = draw_dtype("rademacher", dtype, np.int64, "iufc")
     truth = convert(bernoulli(key, np.float64(0.5), as_shape(shape)), dtype)
     return el.sub(el.mul(truth, literal(2, truth)), literal(1, truth))
