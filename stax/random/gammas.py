@@ -50,7 +50,7 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
 
 
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """Beta numbers of parameters `a`, `b` > 0: gamma numbers of `a`, over their sum with those of `b`.
+    """Beta numbers of parameters `a`, `b` > 0: gamma numbers of `a` over the sum with those of `b`.
 
     `shape` is the common one of the parameters by default, which must broadcast to it.
 
