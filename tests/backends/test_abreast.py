@@ -1,4 +1,4 @@
-"""Rows merged into columns four at a time: the bits of one row after the other."""
+"""Rows merged into columns several at a time: the bits of one row after the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import stax
 import stax.numpy as snp
-from stax.backends.c.abreast import ROWS, rows_abreast
+from stax.backends.c.abreast import FEW_ROWS, ROWS, how_many, rows_abreast
 
 BLOCKS = 64
 
@@ -48,6 +48,34 @@ def test_many_columns_are_merged_by_pieces(columns):
     assert largest.tobytes() == x.max(0).tobytes()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("rows", [64, 100, 260, 1000])
+def test_neighbouring_blocks_are_merged_before_others_begin(rows, dtype):
+    x = (np.random.default_rng(rows).standard_normal((rows, 130)) * 1e4).astype(dtype)
+    f = stax.jit(lambda x: (x.sum(0), (x * x).sum(0)))
+    assert "share < " in f.lower(x).as_text("source")
+    found = f(x)
+    assert found[0].tobytes() == in_order(x, np.add, 0).tobytes()
+    assert found[1].tobytes() == in_order(x * x, np.add, 0).tobytes()
+
+
+def test_shares_are_for_kernels_that_only_merge_rows_and_for_columns_that_fit_the_stack():
+    wide = np.ones((64, 20_000), np.float32)
+    assert "share" not in stax.jit(lambda x: x.sum(0)).lower(wide).as_text("source")
+    x = np.random.default_rng(3).standard_normal((4096, 64)).astype(np.float32)
+    f = stax.jit(lambda x: (snp.exp(x).sum(0), snp.exp(x).sum(1)))
+    assert "share" not in f.lower(x).as_text("source")
+    np.testing.assert_allclose(f(x)[0], np.exp(x).sum(0), rtol=1e-5)
+
+
+def test_rows_that_come_from_the_third_cache_stand_in_pairs():
+    assert [how_many(n << 20) for n in (1, 8, 64, 128)] == [ROWS, FEW_ROWS, FEW_ROWS, ROWS]
+    x = np.random.default_rng(4).standard_normal((4096, 512)).astype(np.float32)
+    f = stax.jit(lambda x: x.sum(0))
+    assert f"row += {FEW_ROWS}" in f.lower(x).as_text("source")
+    assert f(x).tobytes() == in_order(x, np.add, 0).tobytes()
+
+
 def test_several_columns_of_weighted_rows():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((512, 96)).astype(np.float32)
@@ -74,12 +102,13 @@ def test_positions_of_extremes_down_columns():
 
 def test_statements_of_many_lines_stay_one_row_a_loop():
     lines = [f"float v{k} = p0[x1 + {k}];" for k in range(9)]
-    assert rows_abreast("x0", [], [*lines, "c[x1] = (c[x1] + v8);"], [("float", "c[x1]")]) is None
+    lines.append("c[x1] = (c[x1] + v8);")
+    assert rows_abreast(ROWS, "x0", [], lines, [("float", "c[x1]")]) is None
 
 
 def test_a_column_is_read_and_written_once():
     lines = ["float v1 = p0[8*x0 + x1];", "c[x1] = (c[x1] + v1);"]
-    found = rows_abreast("x0", ["float v0 = p1[x0];"], lines, [("float", "c[x1]")])
+    found = rows_abreast(ROWS, "x0", ["float v0 = p1[x0];"], lines, [("float", "c[x1]")])
     assert found is not None
     before, inside = found
     assert before[1:3] == ["int64_t x0_1 = x0 + 1;", "float v0_1 = p1[x0_1];"]

@@ -16,12 +16,13 @@ import copy
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable, Mapping
 
-from stax.backends.c.abreast import ROWS, rows_abreast
+from stax.backends.c.abreast import ROWS, how_many, rows_abreast
 from stax.backends.c.along import element_loop, position_of_extreme
 from stax.backends.c.attention import AttentionEmitter
-from stax.backends.c.folds import LANES
+from stax.backends.c.folds import LANES, SHARE
 from stax.backends.c.frame import KernelSource
 from stax.backends.c.handler import (
     INNER_DEPTH,
@@ -143,19 +144,35 @@ class NestEmitter(ReductionFrame):
             return [*columns, *self.row_loops(row)]
         per_block = -(-n_rows // self.blocks)
         self.blocks = -(-n_rows // per_block)
-        lines = [
-            *columns,
-            *self.pragma(collapse=0),
-            f"for (int64_t block = 0; block < {self.blocks}; block++) {{",
-            f"    int64_t last = (block + 1) * {per_block};",
-            f"    if (last > {n_rows}) last = {n_rows};",
-            *("    " + s for s in self.block_lines),
-            *("    " + s for s in self._block_rows(f"block * {per_block}", row)),
-            *("    " + s for s in self.block_end),
-            "}",
-            *self.final,
+        body = [
+            f"int64_t last = (block + 1) * {per_block};",
+            f"if (last > {n_rows}) last = {n_rows};",
+            *self.block_lines,
+            *self._block_rows(f"block * {per_block}", row),
+            *self.block_end,
         ]
-        return [s.replace("@BLOCKS@", str(self.blocks)) for s in lines]
+        # In terms of the blocks, so that sizes differ in numbers that differ anyway (see `forms`).
+        shares = f"({self.blocks} + {SHARE - 1}) / {SHARE}"
+        if self.share_lines:
+            over = f"for (int64_t share = 0; share < {shares}; share++) {{"
+            body = self._share(body)
+        else:
+            over = f"for (int64_t block = 0; block < {self.blocks}; block++) {{"
+        loop = [*self.pragma(collapse=0), over, *("    " + s for s in body), "}"]
+        parts = {"@BLOCKS@": str(self.blocks), "@SHARES@": shares}
+        final = [re.sub("@[A-Z]+@", lambda m: parts[m.group()], s) for s in self.final]
+        return [*columns, *loop, *final]
+
+    def _share(self, block: list[str]) -> list[str]:
+        """The blocks of a share, one after the other."""
+        lines = [
+            f"int64_t parts = {self.blocks} - {SHARE} * share;",
+            f"if (parts > {SHARE}) parts = {SHARE};",
+            *self.share_lines,
+        ]
+        head = "for (int64_t part = 0; part < parts; part++) {"
+        body = [f"int64_t block = {SHARE} * share + part;", *block]
+        return [*lines, head, *("    " + s for s in body), "}", *self.share_end]
 
     def between(self) -> list[str]:
         """The stages on the rows from `first` to `last`, which the text around them declares."""
@@ -405,10 +422,12 @@ class NestEmitter(ReductionFrame):
             for name, dtype in zip(r.names, r.dtypes, strict=True)
         ]
         emitter, row = self.emitter, self.row_symbols[0].name
-        found = rows_abreast(row, emitter.row.lines, emitter.inner.lines, columns)
+        reads = {a.buffer for r in opened for a in r.member.body.reads}
+        count = how_many(self.kernel.numel * sum(self.dtypes[b].itemsize for b in reads))
+        found = rows_abreast(count, row, emitter.row.lines, emitter.inner.lines, columns)
         if found is not None:
             emitter.row.lines[:], emitter.inner.lines[:] = found
-            self.abreast = ROWS
+            self.abreast = count
 
     def _segments(self, members: list[Member], cuts: list[int]) -> None:
         """One loop for each piece, in which the conditions on the loop variable are decided."""

@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stax.backends.c.streams import Stream
+from stax.backends.c.streams import AHEAD_OF_LOOKUPS, Stream
 from stax.backends.c.vecmath import function_table
 
 __all__ = ["blocked_loops"]
@@ -221,7 +221,9 @@ def blocked_loops(
     if streams and not functions:  # beside long functions the processor's own fetching will do
         last = f"{first} + {block if exact else count}"
         out.append(f"    for (int64_t at = {first}; at < {last}; at += {LEAST_LENGTH}) {{")
-        out += ["        " + s for stream in streams for s in stream.fetches("at", LEAST_LENGTH)]
+        for stream in streams:
+            fetches = stream.fetches("at", LEAST_LENGTH, AHEAD_OF_LOOKUPS)
+            out += ["        " + s for s in fetches]
         out.append("    }")
     for name, c_type in types.items():
         out.append(f"    {c_type} block_{name}[{block}] __attribute__((aligned(64)));")

@@ -11,7 +11,16 @@ from __future__ import annotations
 
 from stax.backends.c.reductions import SIMPLE
 
-__all__ = ["BYTES", "COLUMN_TYPES", "LANES", "MERGED_COLUMNS", "fold_call", "halved", "rows"]
+__all__ = [
+    "BYTES",
+    "COLUMN_TYPES",
+    "LANES",
+    "MERGED_COLUMNS",
+    "SHARE",
+    "fold_call",
+    "halved",
+    "rows",
+]
 
 LANES = 64
 BYTES = 64  # of a vector
@@ -58,6 +67,7 @@ STAX_BRIEF static void stax_columns_sum_{t}({ct} *c, int64_t blocks, int64_t n) 
 """
 COLUMN_TYPES = ("f32", "f64", "i32", "i64")
 MERGED_COLUMNS = 512
+SHARE = 4  # blocks that one thread takes one after the other and merges
 _WIDENED = f"""\
     double wide[{LANES}];
     #pragma omp simd

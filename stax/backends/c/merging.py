@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from stax.backends.c.folds import COLUMN_TYPES, MERGED_COLUMNS
+from stax.backends.c.folds import COLUMN_TYPES, MERGED_COLUMNS, SHARE
 from stax.backends.c.handler import (
     INNER_DEPTH,
     ROW_DEPTH,
@@ -44,6 +44,7 @@ from stax.loops.symbolic import (
 from stax.schedule.kernel import Kernel, Member, Role, row_major
 
 BLOCKS = 64
+SHARED_BYTES = 1 << 18  # of the columns that a share keeps on the stack
 # Blocks are merged as a tree, so that the error of a sum grows with the logarithm of their number.
 _PAIRS_OF_BLOCKS = (
     "for (int64_t half = 1; half < @BLOCKS@; half *= 2)",
@@ -62,6 +63,8 @@ class ReductionFrame(PlacedFrame):
         self.block_end: list[str] = []
         self.final: list[str] = []
         self.blocks = 1
+        self.share_lines: list[str] = []  # at the start of each share; none where there are none
+        self.share_end: list[str] = []
         self.sums: dict[tuple[str, tuple[DType, ...]], tuple[OpenReduction, int]] = {}  # of a loop
         self.all_reductions: list[OpenReduction] = []  # those that end with the blocks
 
@@ -144,12 +147,16 @@ class ReductionFrame(PlacedFrame):
             found.dtypes, found.monoid.identity(found.dtypes[0]), strict=True
         ):
             pointer = emitter.fresh("c")
-            offset = self._take(n * dtype.itemsize * BLOCKS)
             ct = c_type(dtype)
             found.names.append(pointer)
-            self.block_lines.append(
-                f"{ct} *restrict {pointer} = ({ct} *)(work + {offset}) + block * {n};"
-            )
+            found.shared = self._shares(found)
+            if found.shared:
+                offset = self._take(n * dtype.itemsize * BLOCKS // SHARE)
+                place = self._shared(pointer, dtype, offset)
+            else:
+                offset = self._take(n * dtype.itemsize * BLOCKS)
+                place = f"({ct} *)(work + {offset}) + block * {n}"
+            self.block_lines.append(f"{ct} *restrict {pointer} = {place};")
             if any(dtype.type(identity).tobytes()):
                 start = literal(identity, dtype)
                 clear = f"for (int64_t k = 0; k < {n}; k++) {pointer}[k] = {start};"
@@ -173,6 +180,33 @@ class ReductionFrame(PlacedFrame):
         emitter.inner.lines.extend(
             combine_lines(found.monoid, found.dtypes, lvalues, texts, emitter)
         )
+
+    def _shares(self, found: OpenReduction) -> bool:
+        """Whether the columns of neighbouring blocks are merged before other blocks begin.
+
+        That spares memory and a serial pass over it, and leaves a quarter of the pieces for
+        threads, which is enough for a kernel that only reads.
+        """
+        members, n = self.kernel.members, math.prod(self.along)
+        size = sum(d.itemsize for d in found.dtypes)
+        return (
+            self.blocks == BLOCKS
+            and all(m.role is Role.COLUMN for m in members)
+            and found.monoid is SUM
+            and type_tag(found.dtypes[0]) in COLUMN_TYPES
+            and SHARE * n * size * len(members) <= SHARED_BYTES
+        )
+
+    def _shared(self, pointer: str, dtype: DType, offset: int) -> str:
+        """Where a block of a share sums up, on the stack."""
+        ct, n, shared = c_type(dtype), math.prod(self.along), f"{pointer}_shared"
+        place = f"({ct} *)(work + {offset}) + share * {n}"
+        self.share_lines.append(f"{ct} {shared}[{SHARE * n}] __attribute__((aligned(64)));")
+        self.share_end += [
+            f"stax_columns_sum_{type_tag(dtype)}({shared}, parts, {n});",
+            f"__builtin_memcpy({place}, {shared}, {n * dtype.itemsize});",
+        ]
+        return f"{shared} + part * {n}"
 
     def along_position(self) -> str:
         flat = linearize([as_expr(s) for s in self.along_symbols], row_major(self.along))
@@ -299,7 +333,8 @@ class ReductionFrame(PlacedFrame):
         """The statements that leave the result of all blocks of `n` columns in the first."""
         tag = type_tag(found.dtypes[0])
         if found.monoid is SUM and tag in COLUMN_TYPES:
-            return [f"stax_columns_sum_{tag}({arrays[0]}, @BLOCKS@, {n});"]
+            count = "@SHARES@" if found.shared else "@BLOCKS@"
+            return [f"stax_columns_sum_{tag}({arrays[0]}, {count}, {n});"]
         merge = combine_lines(
             found.monoid,
             found.dtypes,

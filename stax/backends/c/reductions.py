@@ -168,6 +168,7 @@ class OpenReduction:
     twin: OpenReduction | None = None  # a sum of the same values, or of their negatives
     sign: int = 1  # ... which of these
     partial: str = ""
+    shared: bool = False  # columns that neighbouring blocks merge before others begin
     names: list[str] = field(default_factory=list)
     dtypes: tuple[DType, ...] = ()
     value: str = ""  # of a position found by a second pass: the C value that is compared

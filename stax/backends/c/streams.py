@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from stax.backends.c.lanes import Loop
 
 AHEAD = 512  # elements
+# Loops that look up addresses from data keep the first cache's record of what is on its way full:
+# what comes later than the next block takes the place of what this one waits for.
+AHEAD_OF_LOOKUPS = 384
 BLOCK = 64  # elements of a block of a plain loop
 CACHE_LINE = 64
 LEAST_BYTES = 1 << 21  # that the loops of a kernel walk through, from which they leave the cache
@@ -34,10 +37,10 @@ class Stream:
     per_line: int
     written: bool
 
-    def fetches(self, first: str, count: int) -> list[str]:
-        """The statements that ask for `count` elements, `AHEAD` after the element `first`."""
+    def fetches(self, first: str, count: int, ahead: int = AHEAD) -> list[str]:
+        """The statements that ask for `count` elements, `ahead` after the element `first`."""
         write = ", 1" if self.written else ""
-        places = [f"({first} + {AHEAD + n})" for n in range(0, count, self.per_line)]
+        places = [f"({first} + {ahead + n})" for n in range(0, count, self.per_line)]
         return [f"__builtin_prefetch({self.address.format(at=p)}{write});" for p in places]
 
 
