@@ -48,8 +48,8 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     """Numbers of successes in `n` trials of probability `p`, as floats.
 
     `shape` is the common one of the parameters by default, which must broadcast to it.
-    Source: W. Hoermann, J. Statist. Comput. Simulation 46 (1993), where successes or failures
-    are 10 or more on average.
+    Source: W. Hoermann, J. Statist. Comput. Simulation 46 (1993), where successes and
+    failures are both more than 10 on average.
 
     >>> x = binomial(stax.random.key(0), 10, 0.5, (100,))
     >>> bool(((x >= 0) & (x <= 10)).all())
