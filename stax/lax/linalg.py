@@ -129,7 +129,7 @@ def triangular_solve(
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
 ) -> Array:
-    """X of op(a) X = b, or of X op(a) = b unless `left_side`; `a` is triangular."""
+    """The X of op(a) X = b, or of X op(a) = b unless `left_side`; `a` is triangular."""
     x, y = inexact("triangular_solve", a, b)
     vector = len(y.shape) == len(x.shape) - 1
     if vector:
@@ -152,7 +152,7 @@ def triangular_solve(
 def tridiagonal_solve(
     dl: Array, d: Array, du: Array, b: Array, *, perturb_singular: bool = False
 ) -> Array:
-    """X of A X = b for tridiagonal A with diagonals `dl` (first unused), `d`, `du` (last unused).
+    """The X of A X = b, A tridiagonal with diagonals `dl` (first unused), `d`, `du` (last unused).
 
     Raises:
       ShapeError: the diagonals differ in shape, or `b` has other rows.

@@ -43,7 +43,11 @@ def _as_relu_far_out(x: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def identity(x: Any) -> Any:
-    """`x`."""
+    """`x` as it is, for where an activation is asked for.
+
+    >>> identity(np.array([1, 2]))
+    array([1, 2])
+    """
     return array_like(x, "identity")
 
 
@@ -66,38 +70,64 @@ def relu(x: Any) -> Any:
 
 
 def relu6(x: Any) -> Any:
-    """`x` limited to [0, 6], with derivative 0 at both ends."""
+    """`x` limited to [0, 6], with derivative 0 at both ends.
+
+    >>> relu6(np.array([-1.0, 2.0, 7.0]))
+    array([0., 2., 6.])
+    """
     (x,) = floating("relu6", x)
     six = literal(6, x)
     return el.select(el.lt(x, six), el.relu(x), el.select(el.ge(x, six), six, x))
 
 
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)), which does not overflow; of complex numbers too.
+
+    >>> sigmoid(np.array([-1000.0, 0.0]))
+    array([0. , 0.5])
+    """
     return tr.sigmoid(*inexact("sigmoid", x))
 
 
 def softplus(x: Any) -> Any:
-    """log(1 + exp(x))."""
+    """log(1 + exp(x)), which does not overflow.
+
+    >>> softplus(np.array([-1000.0, 1000.0]))
+    array([   0., 1000.])
+    """
     (x,) = floating("softplus", x)
     return tr.logaddexp(x, _zero(x))
 
 
 def log_sigmoid(x: Any) -> Any:
-    """log(sigmoid(x))."""
+    """log(sigmoid(x)), accurate where the sigmoid is near 0.
+
+    >>> log_sigmoid(np.array([-1000.0, 1000.0]))
+    array([-1000.,    -0.])
+    """
     (x,) = floating("log_sigmoid", x)
     return el.neg(softplus(el.neg(x)))
 
 
 def soft_sign(x: Any) -> Any:
-    """X / (1 + abs(x))."""
+    """`x / (1 + abs(x))`, 1 and -1 at infinities.
+
+    >>> soft_sign(np.array([-1.0, np.inf]))
+    array([-0.5,  1. ])
+    """
     (x,) = floating("soft_sign", x)
     infinite, safe = _apart(x)
     return el.select(infinite, el.sign(x), el.div(safe, el.add(el.abs_(safe), one(x))))
 
 
 def silu(x: Any) -> Any:
-    """X * sigmoid(x)."""
+    """`x * sigmoid(x)`; of complex numbers too.
+
+    Source: S. Elfwing, E. Uchibe, K. Doya, Neural Networks 107 (2018).
+
+    >>> silu(np.array([-np.inf, 0.0, np.inf]))
+    array([ 0.,  0., inf])
+    """
     (x,) = inexact("silu", x)
     gated: Callable[[Any], Any] = lambda v: el.mul(v, tr.sigmoid(v))
     return gated(x) if is_complex(aval_of(x).dtype) else _as_relu_far_out(x, gated)
@@ -107,18 +137,34 @@ swish = silu
 
 
 def mish(x: Any) -> Any:
-    """X * tanh(softplus(x))."""
+    """`x * tanh(softplus(x))`.
+
+    Source: D. Misra, BMVC (2020).
+
+    >>> mish(np.array([-np.inf, 0.0, np.inf]))
+    array([ 0.,  0., inf])
+    """
     (x,) = floating("mish", x)
     return _as_relu_far_out(x, lambda v: el.mul(v, tr.tanh(softplus(v))))
 
 
 def tanh(x: Any) -> Any:
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent; of complex numbers too.
+
+    >>> tanh(np.array([0, np.inf]))
+    array([0., 1.])
+    """
     return tr.tanh(*inexact("tanh", x))
 
 
 def elu(x: Any, alpha: Any = 1.0) -> Any:
-    """`x` where positive, alpha * (exp(x) - 1) elsewhere."""
+    """`x` where positive, alpha * (exp(x) - 1) elsewhere.
+
+    Source: D.-A. Clevert, T. Unterthiner, S. Hochreiter, ICLR (2016).
+
+    >>> elu(np.array([-np.inf, 2.0]))
+    array([-1.,  2.])
+    """
     x, alpha = _with_parameter("elu", x, alpha)
     positive = el.gt(x, _zero(x))
     below = tr.expm1(el.select(positive, _zero(x), x))
@@ -132,13 +178,23 @@ def _with_parameter(op: str, x: Any, parameter: Any) -> tuple[Any, Any]:
 
 
 def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
-    """`x` where positive, negative_slope * x elsewhere."""
+    """`x` where positive, negative_slope * x elsewhere.
+
+    >>> leaky_relu(np.array([-2.0, 2.0]), 0.25)
+    array([-0.5,  2. ])
+    """
     x, slope = _with_parameter("leaky_relu", x, negative_slope)
     return el.select(el.ge(x, _zero(x)), x, el.mul(slope, x))
 
 
 def celu(x: Any, alpha: Any = 1.0) -> Any:
-    """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)."""
+    """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0).
+
+    Source: J. T. Barron, arXiv:1704.07483 (2017).
+
+    >>> celu(np.array([-np.inf, 2.0]), 0.5)
+    array([-0.5,  2. ])
+    """
     x, alpha = _with_parameter("celu", x, alpha)
     positive = el.gt(x, _zero(x))
     below = tr.expm1(el.div(el.select(positive, _zero(x), x), alpha))
@@ -150,18 +206,38 @@ _SELU_SCALE = 1.0507009873554805
 
 
 def selu(x: Any) -> Any:
-    """The elu whose scale keeps mean 0 and variance 1."""
+    """The elu whose scale keeps mean 0 and variance 1.
+
+    Source: G. Klambauer, T. Unterthiner, A. Mayr, S. Hochreiter, NeurIPS (2017).
+
+    >>> np.round(selu(np.array([0.0, 1.0])), 4)
+    array([0.    , 1.0507])
+    """
     return times(elu(x, _SELU_ALPHA), _SELU_SCALE)
 
 
 def gelu(x: Any, approximate: bool = True) -> Any:
-    """X * Phi(x), Phi by tanh (`approximate`) or by the error function."""
+    """`x * Phi(x)`, Phi by tanh (`approximate`) or by the error function.
+
+    Source: D. Hendrycks, K. Gimpel, arXiv:1606.08415 (2016).
+
+    >>> np.round(gelu(np.array([-1.0, 1.0]), approximate=False), 4)
+    array([-0.1587,  0.8413])
+    """
     (x,) = floating("gelu", x)
     return special.gelu(x, bool(approximate))
 
 
 def glu(x: Any, axis: int = -1) -> Any:
-    """The first half along `axis` times the sigmoid of the second."""
+    """The first half along `axis` times the sigmoid of the second.
+
+    Raises:
+      ShapeError: the axis has an odd extent.
+      AxisError: there is no such axis.
+
+    >>> glu(np.array([2.0, 4.0, 0.0, 0.0]))
+    array([1., 2.])
+    """
     (x,) = inexact("glu", x)
     shape = aval_of(x).shape
     axis = axis_index(axis, len(shape), "glu")
@@ -176,19 +252,31 @@ def glu(x: Any, axis: int = -1) -> Any:
 
 
 def hard_tanh(x: Any) -> Any:
-    """`x` limited to [-1, 1]."""
+    """`x` limited to [-1, 1].
+
+    >>> hard_tanh(np.array([-2.0, 0.5]))
+    array([-1. ,  0.5])
+    """
     (x,) = floating("hard_tanh", x)
     return el.clamp(literal(-1, x), x, one(x))
 
 
 def hard_sigmoid(x: Any) -> Any:
-    """relu6(x + 3) / 6."""
+    """relu6(x + 3) / 6.
+
+    >>> hard_sigmoid(np.array([-3.0, 0.0, 3.0]))
+    array([0. , 0.5, 1. ])
+    """
     (x,) = floating("hard_sigmoid", x)
     return el.div(relu6(el.add(x, literal(3, x))), literal(6, x))
 
 
 def hard_silu(x: Any) -> Any:
-    """X * hard_sigmoid(x)."""
+    """`x * hard_sigmoid(x)`.
+
+    >>> hard_silu(np.array([0.0, 1.5, 4.0]))
+    array([0.   , 1.125, 4.   ])
+    """
     (x,) = floating("hard_silu", x)
     return _as_relu_far_out(x, lambda v: el.mul(v, hard_sigmoid(v)))
 
@@ -197,14 +285,24 @@ hard_swish = hard_silu
 
 
 def squareplus(x: Any, b: Any = 4) -> Any:
-    """(x + sqrt(x*x + b)) / 2."""
+    """(x + sqrt(x*x + b)) / 2.
+
+    Source: J. T. Barron, arXiv:2112.11687 (2021).
+
+    >>> squareplus(np.array([-np.inf, 0.0]))
+    array([0., 1.])
+    """
     x, b = _with_parameter("squareplus", x, b)
     root: Callable[[Any], Any] = lambda v: tr.sqrt(el.add(el.square(v), b))
     return _as_relu_far_out(x, lambda v: times(el.add(v, root(v)), 0.5))
 
 
 def sparse_plus(x: Any) -> Any:
-    """0 below -1, `x` above 1, and the parabola (x + 1)**2 / 4 between them."""
+    """0 below -1, `x` above 1, and the parabola (x + 1)**2 / 4 between them.
+
+    >>> sparse_plus(np.array([-2.0, 0.0, 2.0]))
+    array([0.  , 0.25, 2.  ])
+    """
     (x,) = floating("sparse_plus", x)
     unit = one(x)
     inside = el.clamp(el.neg(unit), x, unit)
@@ -214,7 +312,11 @@ def sparse_plus(x: Any) -> Any:
 
 
 def sparse_sigmoid(x: Any) -> Any:
-    """(x + 1) / 2 limited to [0, 1], the derivative of `sparse_plus`."""
+    """(x + 1) / 2 limited to [0, 1], the derivative of `sparse_plus`.
+
+    >>> sparse_sigmoid(np.array([-2.0, 0.0, 2.0]))
+    array([0. , 0.5, 1. ])
+    """
     (x,) = floating("sparse_sigmoid", x)
     return times(el.clamp(_zero(x), el.add(x, one(x)), literal(2, x)), 0.5)
 

@@ -35,17 +35,29 @@ def _scaled(x: Any, factor: Any) -> Any:
 
 
 def zeros(key: Any, shape: Any, dtype: Any = None) -> Any:
-    """Zeros."""
+    """Zeros, of float64 by default; the key is not used.
+
+    >>> zeros(stax.random.key(0), (2,))
+    array([0., 0.])
+    """
     return snp.zeros(shape, _dtype(dtype))
 
 
 def ones(key: Any, shape: Any, dtype: Any = None) -> Any:
-    """Ones."""
+    """Ones, of float64 by default; the key is not used.
+
+    >>> ones(stax.random.key(0), (2,))
+    array([1., 1.])
+    """
     return snp.ones(shape, _dtype(dtype))
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
-    """The same value everywhere."""
+    """An initializer of the same value everywhere, a number or an array that broadcasts.
+
+    >>> constant(7.0)(stax.random.key(0), (2,))
+    array([7., 7.])
+    """
 
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         return snp.full(shape, value, _dtype(dtype))
@@ -54,7 +66,11 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Uniform in [0, scale)."""
+    """An initializer that draws uniform numbers in [0, scale).
+
+    >>> uniform()(stax.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
 
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         return _scaled(uniforms.uniform(key, shape, _dtype(dtype)), scale)
@@ -63,7 +79,11 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Normal with mean 0."""
+    """An initializer that draws normal numbers of mean 0 and this standard deviation.
+
+    >>> normal(0.1)(stax.random.key(0), (2, 3), np.float32).dtype
+    dtype('float32')
+    """
 
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         return _scaled(uniforms.normal(key, shape, _dtype(dtype)), stddev)
@@ -74,7 +94,11 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 def truncated_normal(
     stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
 ) -> Initializer:
-    """Normal between `lower` and `upper`, then scaled by `stddev`."""
+    """An initializer: normal numbers between `lower` and `upper`, then scaled by `stddev`.
+
+    >>> bool((abs(truncated_normal(0.1)(stax.random.key(0), (100,))) < 0.2).all())
+    True
+    """
 
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         draw = uniforms.truncated_normal(key, lower, upper, as_shape(shape), _dtype(dtype))
@@ -204,7 +228,14 @@ he_normal = kaiming_normal = _named(2.0, "fan_in", "truncated_normal", "he_norma
 
 
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """Orthonormal columns (or rows) along `column_axis`."""
+    """An initializer of orthonormal columns (or rows) along `column_axis`, times `scale`.
+
+    Axes other than that one count as one. Shapes need two axes at least.
+
+    >>> w = orthogonal()(stax.random.key(0), (3, 3))
+    >>> bool(np.allclose(w.T @ w, np.eye(3)))
+    True
+    """
 
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         shape = as_shape(shape)
@@ -223,7 +254,14 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
 
 
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """Convolution kernels that are orthogonal at their centre and zero elsewhere."""
+    """An initializer of convolution kernels, orthogonal at their centre and zero elsewhere.
+
+    The last two axes are the features, of which there are no more before than after.
+
+    >>> delta_orthogonal()(stax.random.key(0), (3, 2, 2))[0]
+    array([[0., 0.],
+           [0., 0.]])
+    """
 
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
         shape = as_shape(shape)

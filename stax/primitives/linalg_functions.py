@@ -269,5 +269,5 @@ banded_p = matrix_row(
 
 
 def solve_banded(bands: Any, b: Any, lower: int, upper: int) -> Any:
-    """X of A X = b for a banded A, given by its diagonals from the uppermost down."""
+    """The X of A X = b for a banded A, given by its diagonals from the uppermost down."""
     return bind1(banded_p, bands, b, lower=lower, upper=upper)

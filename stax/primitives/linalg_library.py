@@ -38,7 +38,7 @@ def scipy_linalg(op: str) -> Any:
 
 
 def triangular_matrix_solve(a: Matrix, b: Matrix, left: bool, lower: bool, unit: bool) -> Matrix:
-    """X of a X = b (X a = b unless `left`) for a triangular `a`, the other triangle not read."""
+    """The X of a X = b (X a = b unless `left`), `a` triangular, the other triangle not read."""
     if b.size == 0 or a.size == 0:
         return np.zeros_like(b)
     blas = _module("scipy.linalg.blas")

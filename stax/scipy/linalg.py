@@ -86,7 +86,7 @@ def _solved(op: str, a: Array, b: Array, solver: Callable[[Array, Array], Array]
 
 
 def cho_solve(c_and_lower: tuple[Array, bool], b: Array, **others: Any) -> Array:
-    """X of a x = b, given the factor of `a` that `cho_factor` returned."""
+    """The x of a x = b, given the factor of `a` that `cho_factor` returned."""
     refuse_unread("cho_solve", others)
     c, lower = c_and_lower
 
@@ -107,7 +107,10 @@ def solve_triangular(
     unit_diagonal: bool = False,
     **others: Any,
 ) -> Array:
-    """X of op(a) x = b; `trans` is 0 or "N", 1 or "T", 2 or "C"; infinite where `a` is singular."""
+    """The x of op(a) x = b; `trans` is 0 or "N", 1 or "T", 2 or "C".
+
+    It is infinite where `a` is singular.
+    """
     refuse_unread("solve_triangular", others)
     kinds = {0: (False, False), 1: (True, False), 2: (True, True)}
     kinds_by_name = {"N": kinds[0], "T": kinds[1], "C": kinds[2]}
@@ -139,7 +142,7 @@ def solve(
     transposed: bool = False,
     **others: Any,
 ) -> Array:
-    """X of a x = b, or of a^T x = b; with `assume_a="pos"` by Cholesky.
+    """The x of a x = b, or of a^T x = b; with `assume_a="pos"` by Cholesky.
 
     Of a symmetric or positive definite matrix only the triangle that `lower` names is read.
     """
@@ -172,7 +175,7 @@ def lu_factor(a: Array, **others: Any) -> tuple[Array, Array]:
 
 
 def lu_solve(lu_and_piv: tuple[Array, Array], b: Array, trans: int = 0, **others: Any) -> Array:
-    """X of a x = b (a^T x = b with trans=1, a^H x = b with 2), given `lu_factor(a)`."""
+    """The x of a x = b (a^T x = b with trans=1, a^H x = b with 2), given `lu_factor(a)`."""
     refuse_unread("lu_solve", others)
     packed, pivots = lu_and_piv
     order = factor.permutation_of(as_operand(pivots, "lu_solve"), packed.shape[-1])
@@ -388,14 +391,14 @@ def hessenberg(a: Array, calc_q: bool = False, **others: Any) -> Any:
 
 
 def solve_sylvester(a: Array, b: Array, q: Array, **others: Any) -> Array:
-    """X of a X + X b = q."""
+    """The X of a X + X b = q."""
     refuse_unread("solve_sylvester", others)
     x, y, z = common_stack("solve_sylvester", matrices("solve_sylvester", a, b, q))
     return functions.solve_sylvester(x, y, z)
 
 
 def solve_banded(l_and_u: tuple[int, int], ab: Array, b: Array, **others: Any) -> Array:
-    """X of A x = b for a banded A, given by its diagonals as rows, the uppermost first."""
+    """The x of A x = b for a banded A, given by its diagonals as rows, the uppermost first."""
     refuse_unread("solve_banded", others)
     lower, upper = map(int, l_and_u)
     return _solved("solve_banded", ab, b, lambda x, y: functions.solve_banded(x, y, lower, upper))

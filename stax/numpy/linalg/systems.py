@@ -51,7 +51,7 @@ SlogdetResult: Any = type(np.linalg.slogdet(np.eye(1)))
 
 @implements(np.linalg.solve)
 def solve(a: Array, b: Array) -> Array:
-    """X of a x = b; a one-dimensional `b` is one vector; as `numpy.linalg.solve`."""
+    """The x of a x = b; a one-dimensional `b` is one vector; as `numpy.linalg.solve`."""
     x, y = as_library_takes_them("solve", a, b)
     vector = len(y.shape) == 1
     if vector:
@@ -210,7 +210,7 @@ def tensorinv(a: Array, ind: int = 2) -> Array:
 
 @implements(np.linalg.tensorsolve)
 def tensorsolve(a: Array, b: Array, axes: Any = None) -> Array:
-    """X of tensordot(a, x) = b; as `numpy.linalg.tensorsolve`."""
+    """The x of tensordot(a, x) = b; as `numpy.linalg.tensorsolve`."""
     x, y = as_library_takes_them("tensorsolve", a, b)
     if axes is not None:
         n = len(x.shape)
