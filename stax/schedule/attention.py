@@ -155,7 +155,8 @@ def with_attention(
     return found
 
 
-def _product(item: Scheduled, table: BufferTable) -> ExternBuffer | None:
+def product_of(item: Scheduled, table: BufferTable) -> ExternBuffer | None:
+    """The result of a step that is a matrix product."""
     if not isinstance(item, CallStep):
         return None
     buffer = table[item.writes[0]]
@@ -171,7 +172,7 @@ def _sizes(product: ExternBuffer) -> tuple[int, int, int, int]:
 
 def _makes_scores(item: Scheduled, table: BufferTable) -> ExternBuffer | None:
     """The result of a step, if it may be a matrix of scores."""
-    product = _product(item, table)
+    product = product_of(item, table)
     if product is None:
         return None
     return product if are_scores(*_sizes(product), product.dtype) else None
@@ -196,7 +197,7 @@ class _Family:
         table: BufferTable,
     ) -> None:
         self.order, self.outputs, self.table = order, outputs, table
-        product = _product(order[seed], table)
+        product = product_of(order[seed], table)
         assert product is not None
         b, m, n, _ = _sizes(product)
         self.shape, self.dtype, self.seed = (b, m, n), product.dtype, seed
@@ -237,7 +238,7 @@ class _Family:
                 self.made.update(writes)
                 self.results.update(writes if isinstance(stage, Used) else ())
                 continue
-            called = isinstance(item, CallStep) and _product(item, self.table) is None
+            called = isinstance(item, CallStep) and product_of(item, self.table) is None
             if after or not self.made.isdisjoint(reads) or (called and acting):
                 tainted.update(writes)
                 self.late.append(place)
@@ -247,7 +248,7 @@ class _Family:
         """The steps from which on products contract matrices that the family reads."""
         yield self.seed
         for place in range(max(0, self.seed - MOST_STEPS), self.first):
-            product = _product(self.order[place], self.table)
+            product = product_of(self.order[place], self.table)
             if product is not None and not self.given.isdisjoint(product.input_names):
                 if self._used(product, *(view_of(i) for i in product.inputs)) is not None:
                     yield place
@@ -258,7 +259,7 @@ class _Family:
             return None
         if isinstance(item, Kernel):
             return self._rowwise(item)
-        product = _product(item, self.table)
+        product = product_of(item, self.table)
         if product is None or product.dtype != self.dtype:
             return None
         left, right = (view_of(i) for i in product.inputs)

@@ -21,6 +21,7 @@ from stax.backends.triton.kernel import Operand
 from stax.loops.buffers import BufferTable, ExternBuffer, ExternInput
 from stax.loops.layout import contiguous_strides
 from stax.loops.symbolic import as_expr, linearize
+from stax.schedule.attention import product_of
 from stax.schedule.fusion import CallStep, Scheduled
 from stax.schedule.kernel import (
     Kernel,
@@ -170,16 +171,6 @@ class _Readers:
 
 class _NotAFamily(Exception):
     """The matrix must be stored after all."""
-
-
-def product_of(item: Scheduled, table: BufferTable) -> ExternBuffer | None:
-    """The result of a step that is a matrix product."""
-    if not isinstance(item, CallStep):
-        return None
-    buffer = table[item.writes[0]]
-    if isinstance(buffer, ExternBuffer) and buffer.extern_kind == "matmul":
-        return buffer
-    return None
 
 
 def operand_of(operand: ExternInput) -> Operand:
