@@ -443,7 +443,8 @@ for _name, _numpy, _triton in (
     ("floor", np.floor, "tl.floor({0})"),
     ("ceil", np.ceil, "tl.ceil({0})"),
     ("trunc", np.trunc, "libdevice.trunc({0})"),
-    ("rint", np.rint, "libdevice.rint({0})"),
+    # AMD's `rint` is one function for both precisions, which a kernel may not have.
+    ("rint", np.rint, "libdevice.nearbyint({0})"),
 ):
     _row(_name, 1, _numpy, {"f": f"stax_{_name}_{{t}}({{0}})", "i": "{0}"},
          triton={"f": _triton, "i": "{0}"})  # fmt: skip

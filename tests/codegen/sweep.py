@@ -16,7 +16,10 @@ import multiprocessing
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,11 +133,44 @@ def compiled(kernel: tuple[str, str, KernelSource]) -> Found:
 
 _kernels: list[tuple[str, str, KernelSource]] = []
 _programs: list[tuple[str, Lowering]] = []
+_devices: list[str] = []
 _done: set[tuple[str, str]] = set()  # kernels that this process has compiled
 
 
 def _numbered(k: int) -> Found:
     return compiled(_kernels[k])
+
+
+ENDED = "the compiler ended its process"
+
+
+def outcomes(work: Callable[[int], Any], count: int, jobs: int) -> Iterator[tuple[int, Any]]:
+    """`(k, work(k))` for each number, by several processes; None where one ended at its work.
+
+    A process that ends takes the others with it: what ran then runs again, one at a time.
+    """
+    fork = multiprocessing.get_context("fork")
+    waiting, suspects = deque(range(count)), deque[int]()
+    while waiting or suspects:
+        alone = bool(suspects)
+        source, most = (suspects, 1) if alone else (waiting, jobs)
+        running: dict[Future[Any], int] = {}
+        with ProcessPoolExecutor(most, mp_context=fork) as pool:
+            try:
+                while source or running:
+                    while source and len(running) < most:
+                        started = pool.submit(work, source[0])
+                        running[started] = source.popleft()
+                    for done in wait(running, return_when=FIRST_COMPLETED).done:
+                        result = done.result()
+                        yield running.pop(done), result
+            except BrokenProcessPool:
+                pass
+        for k in running.values():
+            if alone:
+                yield k, None
+            else:
+                suspects.append(k)
 
 
 def swept(
@@ -149,11 +185,10 @@ def swept(
             yield compiled(kernel)
         return
     _kernels[:] = kernels  # what makes smaller ones cannot be sent: the processes inherit it
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for found in pool.imap_unordered(_numbered, range(len(kernels))):
-            yield found
-            if time.monotonic() - start > seconds:
-                return
+    for k, found in outcomes(_numbered, len(kernels), jobs):
+        yield found or Found(*kernels[k][:2], refused=ENDED)
+        if time.monotonic() - start > seconds:
+            return
 
 
 Kernels = dict[tuple[str, str], Found]  # by architecture and text
@@ -178,9 +213,8 @@ def kernels_of(program: tuple[str, Lowering], devices: Sequence[str]) -> Kernels
     return found
 
 
-def _of_number(given: tuple[int, tuple[str, ...]]) -> Kernels:
-    number, devices = given
-    return kernels_of(_programs[number], devices)
+def _of_number(k: int) -> Kernels:
+    return kernels_of(_programs[k], _devices)
 
 
 @dataclass
@@ -214,16 +248,18 @@ def sweep_of(
     start = time.monotonic()
     result = Sweep(len(chosen), 0, {}, 0.0)
     _programs[:] = chosen
-    numbers = [(k, tuple(devices)) for k in range(len(chosen))]
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for found in pool.imap_unordered(_of_number, numbers):
-            for key, each in found.items():
-                if each.fault and key not in result.kernels:
-                    print("   ", each.fault, flush=True)
-                result.kernels.setdefault(key, each)
-            result.done += 1
-            if time.monotonic() - start > seconds:
-                break
+    _devices[:] = devices
+    for k, found in outcomes(_of_number, len(chosen), jobs):
+        if found is None:
+            origin = chosen[k][0]
+            found = {(d, origin): Found(origin, d, refused=ENDED) for d in devices}
+        for key, each in found.items():
+            if each.fault and key not in result.kernels:
+                print("   ", each.fault, flush=True)
+            result.kernels.setdefault(key, each)
+        result.done += 1
+        if time.monotonic() - start > seconds:
+            break
     result.seconds = time.monotonic() - start
     return result
 

@@ -17,6 +17,7 @@ from stax.backends.triton.run import TritonProgram, described
 from stax.backends.triton.templates import choices, matmul
 from stax.dtypes import bfloat16
 from stax.errors import CompilationError, ConfigurationError, DeviceError
+from stax.primitives.contracted import contracted_power
 from tests.codegen.sweep import SAMPLES
 
 FULL = os.environ.get("STAX_TRITON_FULL") == "1"
@@ -47,6 +48,11 @@ PROGRAMS = {
     ),
     "integers": (lambda i: (i // 7, i % 5, i << 2, i >> 1, abs(i), i**3), np.arange(99)),
     "halves": (lambda x: (np.exp(x), x.sum(0)), X.astype(np.float16)),
+    "two precisions": (
+        lambda x: np.rint(x) + np.trunc(x) + np.sqrt(x)
+        + (np.rint(x.astype(float)) + np.trunc(x.astype(float)) + np.sqrt(x.astype(float))), X,
+    ),
+    "powers of draws": (contracted_power, X, X),
     "special": (lambda x: (stax.lax.erf(x), stax.lax.lgamma(x), stax.lax.digamma(x)), X),
     "layer": (stax.grad(loss, (0, 1)), np.ones((1000, 64), np.float32), np.ones(64, np.float32), X),
     "operands": (
@@ -86,7 +92,10 @@ def check(f, args, device):
 def test_programs_compile(name):
     f, *args = PROGRAMS[name]
     for device in (
-        DEVICES if FULL or name in ("softmax", "layer", "angles", "operands") else DEVICES[1:2]
+        DEVICES
+        if FULL
+        or name in ("softmax", "layer", "angles", "operands", "two precisions", "powers of draws")
+        else DEVICES[1:2]
     ):
         check(f, args, device)
 

@@ -55,6 +55,23 @@ def broken(device):
     raise CompilationError("no such kernel")
 
 
+def ending(device):
+    os._exit(1)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_compiler_that_ends_its_process_is_a_fault_and_the_rest_is_done(
+    monkeypatch, capsys, jobs
+):
+    few = [p for p in sweep.programs(("random",)) if p[0].startswith("program 7")][:2]
+    monkeypatch.setattr(sweep, "programs", lambda kinds: iter([few[0], ("one", ending), few[1]]))
+    assert sweep.main(["random", "--device", "cuda:sm_90", "--jobs", jobs]) == 1
+    said = capsys.readouterr().out
+    assert "one for cuda:sm_90: the compiler ended its process" in said
+    kernels = len(sweep.distinct(few, ("cuda:sm_90",)))
+    assert f"3 of 3 programs, {kernels + 1} distinct kernels" in said
+
+
 def test_a_sweep_counts_what_it_did_and_fails_at_a_fault(monkeypatch, capsys):
     few = [p for p in sweep.programs(("random",)) if p[0].startswith("program 7")][:2]
     monkeypatch.setattr(sweep, "programs", lambda kinds: iter([*few, *few]))

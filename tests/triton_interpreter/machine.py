@@ -77,9 +77,10 @@ LIBDEVICE = SimpleNamespace(
             "fmod": "fmod",
             **{
                 n: n
-                for n in "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh trunc "
-                "rint".split()
+                for n in "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh "
+                "trunc".split()
             },
+            "nearbyint": "rint",
         }.items()
     },
     erf=_shimmed(scipy.special.erf),

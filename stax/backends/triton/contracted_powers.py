@@ -87,7 +87,7 @@ FUNCTIONS: dict[str, str] = {
         p = y.to(tl.float64) * p
         p = tl.where(p < {-POWER_END}, {_wide(-POWER_END)}, p)
         p = tl.where(p > {POWER_END}, {_wide(POWER_END)}, p)
-        steps = libdevice.rint(p * {PARTS}.0)
+        steps = libdevice.nearbyint(p * {PARTS}.0)
         v = p - steps * {1 / PARTS}
         count = tl.where(steps == steps, steps, 0.0).to(tl.int32)
         factor = ({_U} * v + {_V}) * (v * v) + ({_W} * v + 1.0)
@@ -96,8 +96,8 @@ FUNCTIONS: dict[str, str] = {
         r = (factor * root * two).to(tl.float32)
         r = tl.where(r < {TINY!r}, 0.0, r)
         r = tl.where((size == 1.0) | (y == 0.0), 1.0, r)
-        whole = libdevice.rint(y) == y
-        odd = whole & (libdevice.rint(0.5 * y) * 2.0 != y)
+        whole = libdevice.nearbyint(y) == y
+        odd = whole & (libdevice.nearbyint(0.5 * y) * 2.0 != y)
         negative = x.to(tl.int32, bitcast=True) < 0
         r = tl.where(odd & negative, -r, r)
         r = tl.where((x < 0.0) & (x > -float("inf")) & (whole == 0), float("nan"), r)

@@ -162,7 +162,7 @@ FUNCTIONS: dict[str, str] = {
 """,
     "stax_digamma": """
     v = x.to(tl.float64)
-    near = v - libdevice.rint(v)
+    near = v - libdevice.nearbyint(v)
     pole = (v <= 0) & (near == 0)
     low = v < 0
     angle = tl.where(low & (near != 0), near, v * 0 + 0.25) * 3.141592653589793
