@@ -137,7 +137,8 @@ def main(argv=None):
             )
         procs, recs = [], {}
         for p in peers_for(name, a.peers.split(",")):
-            split = w.f64 and getattr(importlib.import_module(PEERS[p][0]), "SPLIT_F64", False)
+            wide = w.f64 or w.i64
+            split = wide and getattr(importlib.import_module(PEERS[p][0]), "SPLIT_64", False)
             # Memory that earlier workloads left in a process would hide what this one takes.
             key = p, name if w.mem else split
             pr = live.get(key)

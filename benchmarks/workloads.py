@@ -12,9 +12,12 @@ MB = 1e6
 
 
 class Workload:
-    def __init__(self, name, title, make, tol=2e-5, f64=False, bytes=0, flops=0, mem=False):
+    def __init__(
+        self, name, title, make, tol=2e-5, f64=False, i64=False, bytes=0, flops=0, mem=False
+    ):
         self.name, self.title, self.make = name, title, make
-        self.tol, self.f64, self.bytes, self.flops, self.mem = tol, f64, bytes, flops, mem
+        self.tol, self.bytes, self.flops, self.mem = tol, bytes, flops, mem
+        self.f64, self.i64 = f64, i64  # what it holds of 64 bits: numbers, indices
 
 
 WORKLOADS = {}
@@ -98,12 +101,12 @@ def _(r):
     return _n(r, 2048, 2048), _n(r, 2048, 2048)
 
 
-@W("k_gather", "x[idx]*2, 1M", bytes=4 * M * 2 + 8 * M)
+@W("k_gather", "x[idx]*2, 1M", i64=True, bytes=4 * M * 2 + 8 * M)
 def _(r):
     return _n(r, M), r.integers(0, M, M)
 
 
-@W("k_scatter", "scatter-add 1M into 1M", bytes=4 * M * 3 + 8 * M)
+@W("k_scatter", "scatter-add 1M into 1M", i64=True, bytes=4 * M * 3 + 8 * M)
 def _(r):
     return r.integers(0, M, M), _n(r, M)
 

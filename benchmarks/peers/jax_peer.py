@@ -2,7 +2,7 @@
 
 import time
 
-SPLIT_F64 = True  # float64 workloads get a process of their own
+SPLIT_64 = True  # workloads with numbers or indices of 64 bits get a process of their own
 
 
 def env(threads, cache, w):
@@ -13,7 +13,7 @@ def env(threads, cache, w):
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
     }
-    if w.f64:
+    if w.f64 or w.i64:
         e["JAX_ENABLE_X64"] = "1"
     return e
 

@@ -5,8 +5,6 @@ import os
 import sys
 import time
 
-SPLIT_F64 = True  # float64 workloads get a process of their own
-
 
 def env(threads, cache, w):
     return {"STAX_CACHE_DIR": cache + "/stax"}
