@@ -1,9 +1,10 @@
-"""Minimisation: `minimize(fun, x0, method="BFGS")`, one loop that compiles and batches.
+"""Minimisation: `minimize(fun, x0, method="BFGS")` or `"L-BFGS"`, a loop that compiles and batches.
 
 Input: a function of a vector and a place to start.  Output: a minimum, the value, the gradient and
 an approximate inverse Hessian there.  Steps are those of Broyden, Fletcher, Goldfarb and Shanno;
 their length satisfies the strong Wolfe conditions, found by extending a bracket and bisecting it
-with cubic interpolation (Nocedal and Wright, Numerical Optimization, sections 3.5 and 6.1).
+with cubic interpolation (Nocedal and Wright, Numerical Optimization, sections 3.5 and 6.1).  The
+method of limited memory keeps the last few steps in place of a matrix (there, section 7.2).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.dtypes import is_inexact
 from stax.errors import ShapeError
+from stax.pytree import tree_map
 from stax.transforms.grad import value_and_grad
 
 __all__ = ["OptimizeResults", "minimize"]
@@ -27,6 +29,9 @@ Array = Any
 Function = Callable[[Any], tuple[Any, Any]]
 _DECREASE, _CURVATURE = 1e-4, 0.9
 _SEARCH = 20  # the most evaluations in one line search
+# JAX's name of the method of limited memory, and SciPy's of the one with bounds, without bounds.
+_LIMITED = ("l-bfgs", "l-bfgs-b", "l-bfgs-experimental-do-not-rely-on-this")
+_KEPT = 10  # steps that it keeps
 
 
 class OptimizeResults(NamedTuple):
@@ -52,7 +57,7 @@ class _State(NamedTuple):
     x: Array
     value: Array
     slope: Array
-    inverse: Array
+    memory: Any
     steps: Any
     evaluations: Any
     failed: Any
@@ -87,9 +92,11 @@ def minimize(
     Args:
       fun: a differentiable function of a vector and `args`, with a scalar result.
       x0: the vector to start from.
-      method: "BFGS".
+      method: "BFGS"; or "L-BFGS", also by SciPy's name "L-BFGS-B" (there are no bounds) and by
+        JAX's: it keeps the last steps in place of a matrix, and `hess_inv` is None.
       tol: stop when no element of the gradient is larger; 1e-5 by default.
-      options: `maxiter` (200 steps for each unknown by default), `gtol` (instead of `tol`).
+      options: `maxiter` (200 steps for each unknown by default), `gtol` (instead of `tol`), and of
+        L-BFGS `maxcor`, how many steps are kept (10).
 
     Raises:
       ShapeError: `x0` is no vector. ValueError: another method, or an unknown option.
@@ -99,16 +106,22 @@ def minimize(
     >>> np.round(found.x, 6), bool(found.success)
     (array([3., 3.]), True)
     """
-    if method.lower() != "bfgs":
-        raise ValueError(f"minimize: method={method!r} is not supported; use method='BFGS'")
+    limited = method.lower() in _LIMITED
+    if not limited and method.lower() != "bfgs":
+        raise ValueError(
+            f"minimize: method={method!r} is not supported; use method='BFGS' or 'L-BFGS'"
+        )
     if not isinstance(args, tuple):
         raise TypeError(f"args argument to minimize must be a tuple, got {args!r}")
     given = dict(options or {})
     gtol = given.pop("gtol", 1e-5 if tol is None else tol)
     maxiter = given.pop("maxiter", None)
     given.pop("norm", None)
+    kept = int(given.pop("maxcor", _KEPT)) if limited else 0
     if given:
         raise ValueError(f"minimize: unknown options {sorted(given)}; use maxiter and gtol")
+    if limited and kept < 1:
+        raise ValueError(f"minimize: maxcor={kept} is no number of steps to keep")
     start = snp.asarray(x0)
     if len(start.shape) != 1:
         raise ShapeError(
@@ -120,11 +133,13 @@ def minimize(
     if not is_inexact(aval_of(start).dtype):
         start = start.astype(np.float64)
     both: Function = value_and_grad(lambda x: fun(x, *args))
-    found = _bfgs(both, start, gtol, 200 * start.shape[0] if maxiter is None else maxiter)
+    most = 200 * start.shape[0] if maxiter is None else maxiter
+    memory: Any = _Recent(start, kept) if limited else _Matrix(start)
+    found = _descent(both, start, memory, gtol, most)
     converged = _largest(found.slope) <= gtol
     status = snp.where(converged, 0, snp.where(found.failed, 2, 1))
     return OptimizeResults(
-        found.x, converged, status, found.value, found.slope, found.inverse,
+        found.x, converged, status, found.value, found.slope, None if limited else found.memory,
         found.evaluations, found.evaluations, found.steps,
     )  # fmt: skip
 
@@ -133,20 +148,77 @@ def _largest(slope: Array) -> Array:
     return snp.max(snp.abs(slope))
 
 
-def _bfgs(both: Function, x: Array, gtol: Any, maxiter: Any) -> _State:
+class _Matrix:
+    """The estimate of the inverse Hessian as a matrix."""
+
+    def __init__(self, x: Array) -> None:
+        self.begin = snp.eye(x.shape[0], dtype=aval_of(x).dtype)
+
+    def times(self, inverse: Array, slope: Array) -> Array:
+        """The estimate times a vector."""
+        return inverse @ slope
+
+    def updated(self, inverse: Array, moved: Array, bent: Array, first: Any) -> Array:
+        """The estimate after a step and the change of the gradient along it."""
+        eye, curvature = self.begin, snp.vdot(moved, bent)
+        scale = 1.0 / snp.where(curvature > 0, curvature, 1.0)
+        # The estimate before the first update has the curvature's scale (Nocedal and Wright 6.20).
+        inverse = snp.where(first, eye * (curvature / snp.vdot(bent, bent)), inverse)
+        left = eye - scale * snp.outer(moved, bent)
+        return left @ inverse @ left.T + scale * snp.outer(moved, moved)
+
+
+class _Recent:
+    """The last few steps and changes of the gradient, the newest first; unused ones are zero."""
+
+    def __init__(self, x: Array, kept: int) -> None:
+        rows = snp.zeros((kept, x.shape[0]), aval_of(x).dtype)
+        self.begin = (rows, rows, snp.zeros(kept, aval_of(x).dtype))  # and 1 / (step . change)
+
+    def times(self, memory: tuple[Array, Array, Array], slope: Array) -> Array:
+        """The estimate times a vector, by the recursion in two loops."""
+        steps, changes, scales = memory
+
+        def backward(v: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+            share = row[2] * snp.vdot(row[0], v)
+            return v - share * row[1], share
+
+        v, shares = lax.scan(backward, slope, memory)
+        size = snp.vdot(changes[0], changes[0])
+        v = v * snp.where(size > 0, 1.0 / (scales[0] * size), 1.0)
+
+        def forward(v: Array, row: tuple[Any, ...]) -> tuple[Array, None]:
+            (step, change, scale), share = row
+            return v + (share - scale * snp.vdot(change, v)) * step, None
+
+        return lax.scan(forward, v, (memory, shares), reverse=True)[0]
+
+    def updated(self, memory: Any, moved: Array, bent: Array, first: Any) -> Any:
+        """The memory with one more step, without the oldest."""
+        curvature = snp.vdot(moved, bent)
+        newest = (moved, bent, 1.0 / snp.where(curvature > 0, curvature, 1.0))
+        return tuple(
+            snp.concatenate([snp.asarray(new)[None], old[:-1]])
+            for new, old in zip(newest, memory, strict=True)
+        )
+
+
+def _descent(both: Function, x: Array, memory: Any, gtol: Any, maxiter: Any) -> _State:
     value, slope = both(x)
-    n, dtype = x.shape[0], aval_of(x).dtype
-    eye = snp.eye(n, dtype=dtype)
+    dtype = aval_of(x).dtype
+
+    def chosen(condition: Any, one: Any, other: Any) -> Any:
+        return tree_map(lambda a, b: snp.where(condition, a, b), one, other)
 
     def unfinished(s: _State) -> Any:
         large = ~(_largest(s.slope) <= gtol)  # a NaN is not a minimum
         return large & (s.steps < maxiter) & ~s.failed
 
     def step(s: _State) -> _State:
-        direction = -(s.inverse @ s.slope)
+        direction = -memory.times(s.memory, s.slope)
         bad = ~(snp.vdot(direction, s.slope) < 0)  # the estimate is no longer positive definite
         direction = snp.where(bad, -s.slope, direction)
-        inverse = snp.where(bad, eye, s.inverse)
+        kept = chosen(bad, memory.begin, s.memory)
         first = snp.where(
             (s.steps == 0) | bad, snp.minimum(1.0, 1.0 / snp.linalg.norm(s.slope)), 1.0
         ).astype(dtype)
@@ -154,26 +226,19 @@ def _bfgs(both: Function, x: Array, gtol: Any, maxiter: Any) -> _State:
         new = s.x + t * direction
         value, slope = both(new)
         moved, bent = new - s.x, slope - s.slope
-        curvature = snp.vdot(moved, bent)
-        sound = curvature > 0
-        scale = snp.where(sound, 1.0 / snp.where(sound, curvature, 1.0), 0.0)
-        # The estimate before the first update has the curvature's scale (Nocedal and Wright 6.20).
-        inverse = snp.where(
-            (s.steps == 0) & sound, eye * (curvature / snp.vdot(bent, bent)), inverse
-        )
-        left = eye - scale * snp.outer(moved, bent)
-        updated = left @ inverse @ left.T + scale * snp.outer(moved, moved)
+        sound = snp.vdot(moved, bent) > 0
+        updated = memory.updated(kept, moved, bent, (s.steps == 0) & sound)
         return _State(
             snp.where(ok, new, s.x),
             snp.where(ok, value, s.value),
             snp.where(ok, slope, s.slope),
-            snp.where(ok & sound, updated, inverse),
+            chosen(ok & sound, updated, kept),
             s.steps + 1,
             s.evaluations + tries + 1,
             ~ok,
         )
 
-    begin = _State(x, value, slope, eye, 0, 1, snp.asarray(False))
+    begin = _State(x, value, slope, memory.begin, 0, 1, snp.asarray(False))
     return lax.while_loop(unfinished, step, begin)  # type: ignore[no-any-return]
 
 
