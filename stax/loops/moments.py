@@ -80,8 +80,10 @@ def _sampled(total: Eqn, makers: Mapping[Var, Eqn]) -> Atom | None:
         return None
     x, centre = away.inputs
     axes: Shape = total.params["axes"]
+    if x.shape != away.outputs[0].shape or x.dtype != total.params["dtype"]:
+        return None
     count = math.prod(x.shape[a] for a in axes)
-    if x.shape != away.outputs[0].shape or x.dtype != total.params["dtype"] or count < FEWEST:
+    if count < FEWEST:
         return None
     return x if _is_mean(centre, x, axes, count, makers) else None
 

@@ -161,3 +161,15 @@ def test_s6_5a_derivatives_of_every_order_go_through() -> None:
     v = np.cos(x)
     turned = stax.jit(lambda x, v: stax.hvp(f, (x,), (v,)))(x, v)
     np.testing.assert_allclose(turned, stax.hvp(f, (x,), (v,)), rtol=1e-10)
+
+
+def test_squares_of_what_has_fewer_axes_than_the_difference_are_no_variance():
+    points, q = np.arange(60.0).reshape(20, 3), np.arange(36.0).reshape(12, 3)
+    distances = stax.vmap(lambda q: ((points - q) ** 2).sum(-1))
+    np.testing.assert_allclose(
+        stax.jit(distances)(q), ((points - q[:, None]) ** 2).sum(-1), rtol=1e-14
+    )
+    f = lambda v, w: ((v - w[:, None, None]) ** 2).sum((0, 2))
+    np.testing.assert_allclose(stax.jit(f)(points, q[:, 0]), f(points, q[:, 0]), rtol=1e-14)
+    f = lambda v, w: ((v - w) ** 2).sum()
+    np.testing.assert_allclose(stax.jit(f)(2.0, q), f(2.0, q), rtol=1e-14)
