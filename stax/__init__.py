@@ -25,6 +25,7 @@ _ON_DEMAND = frozenset(
         "example_libraries",
         "experimental",
         "export",
+        "extend",
         "flatten_util",
         "image",
         "nn",
@@ -55,7 +56,7 @@ def __getattr__(name: str) -> Any:
     names["__all__"] = [*api.__all__, "export", "nn", "random", "scipy"]
     names.update((public, getattr(api, public)) for public in api.__all__)
     if name not in names:
-        raise AttributeError(f"module 'stax' has no attribute {name!r}")
+        raise _import_module("stax.absent").missing("stax", name)
     return names[name]
 
 

@@ -1,5 +1,8 @@
 """Names for the authors of derivative rules; the account of them is in `stax.transforms.custom`."""
 
+from typing import Any
+
+from stax.absent import missing as _missing
 from stax.transforms.custom import (
     CustomVJPPrimal,
     SymbolicZero,
@@ -21,3 +24,7 @@ __all__ = [
     "custom_vjp_primal_tree_values",
     "zero_from_primal",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise _missing(__name__, name)

@@ -62,6 +62,11 @@ class Literal:
     name = None
 
     @property
+    def val(self) -> Any:
+        """JAX's name of the value."""
+        return self.value
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Always ()."""
         return ()
@@ -240,6 +245,8 @@ class Graph:
     def consts(self) -> list[Any]:
         """The constant arrays."""
         return [value for _, value in self.constants]
+
+    literals = consts
 
     def replace(
         self,

@@ -122,6 +122,16 @@ class Primitive:
     def __reduce__(self) -> tuple[Any, ...]:
         return (primitive_named, (self.name,))
 
+    @property
+    def multiple_results(self) -> bool:
+        """JAX's name of `multi`."""
+        return self.multi
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply the operation to values, as the interpreter of a jaxpr does."""
+        results = BINDER[0](self, *args, **params)
+        return list(results) if self.multi else results[0]
+
     def out_avals(self, in_avals: Sequence[Aval], params: dict[str, Any]) -> tuple[Aval, ...]:
         """The types of the results, always as a tuple."""
         out = self.abstract_eval(*in_avals, **params)
@@ -129,6 +139,7 @@ class Primitive:
 
 
 REGISTRY: dict[str, Primitive] = {}
+BINDER: list[Callable[..., tuple[Any, ...]]] = []  # `trace.bind`, which stands on this file
 
 
 def primitive_named(name: str) -> Primitive:

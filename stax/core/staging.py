@@ -194,6 +194,17 @@ def lift_constants(graph: Graph) -> tuple[Graph, list[Any]]:
     return lifted, [c for _, c in tracers]
 
 
+def eval_jaxpr(jaxpr: Graph, consts: Sequence[Any], *args: Any) -> list[Any]:
+    """The results of a graph on `args`, as a list, with `consts` for its constants.
+
+    >>> graph = stax.make_jaxpr(lambda x: x * np.arange(2.0))(np.ones(2))
+    >>> stax.core.eval_jaxpr(graph.jaxpr, graph.consts, np.full(2, 3.0))
+    [array([0., 3.])]
+    """
+    constants = list(zip((v for v, _ in jaxpr.constants), consts, strict=True))
+    return eval_graph(jaxpr.replace(constants=constants), args)
+
+
 def eval_graph(graph: Graph, args: Sequence[Any]) -> list[Any]:
     """Interpret `graph` under the current trace, freeing each value after its last use.
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from stax.core.aval import Aval, Remote, aval_of
-from stax.core.primitive import Primitive
+from stax.core.primitive import BINDER, Primitive
 from stax.core.refusals import (
     index_error,
     is_index_of_caller,
@@ -232,6 +232,9 @@ def tagged(
 def bind(prim: Primitive, *args: Any, **params: Any) -> tuple[Any, ...]:
     """Apply `prim` to values; the results as a tuple."""
     return STATE.trace.process(prim, args, params)
+
+
+BINDER.append(bind)
 
 
 def bind1(prim: Primitive, *args: Any, **params: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from stax.absent import missing as _missing
 from stax.experimental import checkify, jet, mesh_utils, ode, pjit, shard_map, sparse
 from stax.transforms.callbacks import io_callback
 
@@ -30,3 +32,7 @@ def enable_x64(new_val: bool = True) -> Iterator[None]:
 def disable_x64() -> Iterator[None]:
     """A block without 64-bit dtypes in JAX; here dtypes are NumPy's, and it changes nothing."""
     yield
+
+
+def __getattr__(name: str) -> Any:
+    raise _missing(__name__, name)

@@ -19,6 +19,7 @@ from stax.errors import ShapeError
 from stax.numpy.promotion import asarray_dtype, coerce
 from stax.numpy.registration import converted
 from stax.numpy.registration import operand as as_operand
+from stax.primitives.contractions import dot_general
 from stax.primitives.convolution import ConvDimensionNumbers
 from stax.primitives.convolution import conv as conv_row
 from stax.primitives.views import rev, transpose
@@ -28,6 +29,7 @@ __all__ = [
     "conv",
     "conv_dimension_numbers",
     "conv_general_dilated",
+    "conv_general_dilated_local",
     "conv_general_dilated_patches",
     "conv_transpose",
     "conv_with_general_padding",
@@ -272,6 +274,56 @@ def conv_transpose(
         w = transpose(rev(w, spatial), order)
     ones = (1,) * len(spatial)
     return conv_general_dilated(x, w, ones, padding, strides, holes, numbers)
+
+
+def conv_general_dilated_local(
+    lhs: Array,
+    rhs: Array,
+    window_strides: Sequence[int],
+    padding: Any,
+    filter_shape: Sequence[int],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+) -> Array:
+    """A convolution with a kernel of its own at every place of the result.
+
+    Args:
+      rhs: where a kernel has its window it has the places of the result, and its input features
+        are those of the patches: features of `lhs` (slowest) times elements of the window.
+      filter_shape: the extents of the window.
+
+    Raises:
+      ShapeError: `rhs` does not fit the patches.
+
+    >>> x, kernels = np.arange(4.0).reshape(1, 1, 4), np.ones((1, 2, 3)) * [0.0, 1.0, 2.0]
+    >>> conv_general_dilated_local(x, kernels, (1,), "VALID", (2,)).tolist()
+    [[[0.0, 3.0, 10.0]]]
+    """
+    op = "conv_general_dilated_local"
+    w = as_operand(rhs, op)
+    patches = conv_general_dilated_patches(
+        lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers
+    )
+    numbers = conv_dimension_numbers(aval_of(lhs).shape, w.shape, dimension_numbers)
+    out, kernel = numbers.out_spec, numbers.rhs_spec
+    places = [patches.shape[a] for a in out[2:]]
+    if [w.shape[a] for a in kernel[1:]] != [patches.shape[out[1]], *places]:
+        raise ShapeError(
+            f"the kernels need {patches.shape[out[1]]} features and the places {places} of the "
+            f"result, got shape {w.shape}",
+            op=op,
+            operands=[aval_of(lhs), aval_of(w)],
+            where=user_source() or None,
+        )
+    patches, w = coerce(patches, w)
+    product = dot_general(
+        patches, w, (((out[1],), (kernel[1],)), (tuple(out[2:]), tuple(kernel[2:])))
+    )
+    # Places, then the batch, then features; each goes to its axis of the result.
+    order = [*out[2:], out[0], out[1]]
+    return transpose(product, np.argsort(order).tolist())
 
 
 def conv_general_dilated_patches(

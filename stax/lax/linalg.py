@@ -9,29 +9,44 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import numpy as np
+
 from stax.core.source import user_source
 from stax.errors import ShapeError, StaxError
 from stax.numpy.inexact import inexact
 from stax.numpy.linalg.operands import common_stack, matrices
 from stax.numpy.registration import operand as as_operand
 from stax.numpy.registration import refuse_unread
+from stax.primitives import elementwise as el
 from stax.primitives import linalg_factor as factor
 from stax.primitives import linalg_functions as functions
 from stax.primitives import linalg_solve as systems
 from stax.primitives import linalg_spectral as spectral
-from stax.primitives.linalg_algebra import hermitian_part
+from stax.primitives.families import literal
+from stax.primitives.linalg_algebra import (
+    as_columns,
+    columns,
+    hermitian_part,
+    matmul,
+    mh,
+    mt,
+    stacked,
+)
 from stax.primitives.shapes import concatenate, pad, scalar_zero, slice_axis
-from stax.primitives.views import reshape
+from stax.primitives.views import broadcast, reshape
 
 __all__ = [
     "cholesky",
+    "cholesky_update",
     "eig",
     "eigh",
+    "householder_product",
     "lu",
     "lu_pivots_to_permutation",
     "qr",
     "schur",
     "svd",
+    "symmetric_product",
     "triangular_solve",
     "tridiagonal_solve",
 ]
@@ -117,6 +132,73 @@ def schur(x: Array, *, compute_schur_vectors: bool = True, **others: Any) -> tup
     (a,) = matrices("schur", x)
     found = functions.schur(a)
     return found if compute_schur_vectors else found[:1]
+
+
+def cholesky_update(r_matrix: Array, w_vector: Array) -> Array:
+    """The upper factor R of R^T R + w w^T, given that of R^T R.
+
+    >>> cholesky_update(np.eye(2), np.array([0.0, 2.0])).round(3).tolist()
+    [[1.0, 0.0], [0.0, 2.236]]
+    """
+    r, w = inexact("cholesky_update", r_matrix, w_vector)
+    (r,) = matrices("cholesky_update", r)
+    if w.shape != r.shape[:-1]:
+        raise ShapeError(
+            f"needs a vector of {r.shape[-1]} elements for each matrix, got {w.shape}",
+            op="cholesky_update",
+            where=user_source() or None,
+        )
+    column = as_columns(w)
+    whole = el.add(matmul(mh(r), r), matmul(column, mh(column)))
+    return mh(factor.cholesky(whole))
+
+
+def householder_product(a: Array, taus: Array) -> Array:
+    """The first columns of the product of the reflections 1 - tau v v^H.
+
+    The vectors v are below the diagonal of `a`, m by n with m >= n, and 1 on it; there are up to n
+    numbers tau.
+
+    >>> householder_product(np.array([[0.0], [1.0]]), np.array([1.0])).tolist()
+    [[0.0], [-1.0]]
+    """
+    x, t = inexact("householder_product", a, taus)
+    (x,) = matrices("householder_product", x)
+    m, n = x.shape[-2:]
+    k = t.shape[-1] if len(t.shape) else 0
+    if m < n or not k <= n or t.shape[:-1] != x.shape[:-2]:
+        raise ShapeError(
+            f"needs matrices of at most as many columns as rows, and at most as many taus, got "
+            f"{x.shape} and {t.shape}",
+            op="householder_product",
+            where=user_source() or None,
+        )
+    rows = np.arange(m)[:, None]
+    out = stacked(np.eye(m, n, dtype=x.dtype), x.shape[:-2])
+    for i in reversed(range(k)):
+        v = el.select(broadcast(rows > i, (*x.shape[:-1], 1)), columns(x, i, i + 1),
+                      stacked((rows == i).astype(x.dtype), x.shape[:-2]))  # fmt: skip
+        tau = reshape(slice_axis(t, len(t.shape) - 1, i, i + 1), (*t.shape[:-1], 1, 1))
+        out = el.sub(out, matmul(el.mul(v, tau), matmul(mh(v), out)))
+    return out
+
+
+def symmetric_product(
+    a_matrix: Array,
+    c_matrix: Array,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    symmetrize_output: bool = False,
+) -> Array:
+    """Alpha A A^T + beta C for a symmetric C; the whole matrix, symmetrised or not.
+
+    >>> symmetric_product(np.array([[1.0, 2.0]]), np.eye(1), beta=3.0).tolist()
+    [[8.0]]
+    """
+    a, c = common_stack("symmetric_product", matrices("symmetric_product", a_matrix, c_matrix))
+    product = el.mul(matmul(a, mt(a)), literal(alpha, a))
+    return el.add(product, el.mul(c, literal(beta, c)))
 
 
 def triangular_solve(

@@ -177,7 +177,7 @@ class _Recent:
 
     def times(self, memory: tuple[Array, Array, Array], slope: Array) -> Array:
         """The estimate times a vector, by the recursion in two loops."""
-        steps, changes, scales = memory
+        _, changes, scales = memory
 
         def backward(v: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
             share = row[2] * snp.vdot(row[0], v)

@@ -40,6 +40,32 @@ def test_minima_are_found(f: object, start: np.ndarray) -> None:
     np.testing.assert_allclose(compiled.fun, found.fun, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    "method", ["L-BFGS", "L-BFGS-B", "l-bfgs-experimental-do-not-rely-on-this"]
+)
+def test_limited_memory_finds_the_same_minima(method: str) -> None:
+    for f, start in ((rosenbrock, np.array([1.3, 0.7, 0.8, 1.9])), (himmelblau, np.ones(2))):
+        want = minimize(f, start, method="BFGS")
+        for found in (
+            minimize(f, start, method=method),
+            stax.jit(lambda x, f=f: minimize(f, x, method=method))(start),
+        ):
+            assert bool(found.success)
+            assert found.hess_inv is None
+            np.testing.assert_allclose(found.x, want.x, atol=1e-5)
+    batch = np.random.default_rng(0).standard_normal((3, 6)) * 0.3 + 1
+    many = stax.vmap(lambda x: minimize(rosenbrock, x, method=method))(batch)
+    assert many.success.all()
+    np.testing.assert_allclose(many.x, 1.0, atol=1e-5)
+    few = minimize(rosenbrock, np.zeros(40), method=method, options={"maxcor": 3, "gtol": 1e-8})
+    assert bool(few.success)
+    np.testing.assert_allclose(few.x, 1.0, atol=1e-7)
+    with pytest.raises(ValueError, match="maxcor"):
+        minimize(rosenbrock, np.zeros(2), method=method, options={"maxcor": 0})
+    with pytest.raises(ValueError, match="maxcor"):
+        minimize(rosenbrock, np.zeros(2), method="BFGS", options={"maxcor": 3})
+
+
 def test_the_inverse_hessian_is_estimated() -> None:
     curvature = np.array([[3.0, 1.0], [1.0, 2.0]])
     found = minimize(
