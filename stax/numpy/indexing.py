@@ -361,7 +361,7 @@ def _normal(item: Any) -> Any:
             f"are valid indices, not {item!r}",
             OutOfBoundsError,
         )
-    if not hasattr(item, "dtype") and not isinstance(item, list | tuple | np.ndarray):
+    if not hasattr(item, "dtype") and not isinstance(item, list | tuple | range):
         return operator.index(item)
     array = np.asarray(item)
     if array.size == 0 and not hasattr(item, "dtype"):

@@ -14,6 +14,7 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.core.source import user_source
+from stax.core.trace import Tracer
 from stax.dtypes import FLOAT64, is_inexact, real_part_dtype
 from stax.errors import ConfigurationError, DtypeError, ShapeError
 from stax.numpy.registration import (
@@ -80,6 +81,18 @@ def _place(q: Array, count: Array, method: str) -> Array:
             where=user_source() or None,
         )
     return np.clip(place, 0, count - 1)
+
+
+def _check_levels(q: Any, top: int, op: str) -> None:
+    """Raise for levels that are known and not between 0 and `top`, as NumPy does."""
+    known = q.concrete() if isinstance(q, Tracer) else q
+    if known is not None and not np.all((np.asarray(known) >= 0) & (np.asarray(known) <= top)):
+        kind = "Quantiles" if top == 1 else "Percentiles"
+        raise ConfigurationError(
+            f"{kind} must be in the range [0, {top}], got {known}",
+            op=op,
+            where=user_source() or None,
+        )
 
 
 def _hundredths(q: Any, op: str) -> Any:
@@ -246,6 +259,7 @@ def _at_levels(function: Callable[..., Any], elements: str) -> Callable[..., Arr
         *,
         weights: Any = None,
     ) -> Array:
+        _check_levels(q, 100 if hundredths else 1, op)
         levels = _hundredths(q, op) if hundredths else q
         value = _quantile(a, levels, axis, method, keepdims, skip_nan, op, weights)
         return deliver(value, out, op)

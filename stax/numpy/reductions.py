@@ -456,9 +456,17 @@ def _nan_extremum(
     if initial is NoValue and where is not True and is_float(aval_of(x).dtype):
         x = masked(x, where, worst, op)
         where = True
+    empty: Any = True  # whether the initial value is no number
+    if initial is not NoValue and mask is not None:
+        # It counts as one more element, and is passed over if it is NaN.
+        start = as_dtype(operand(initial, op), x.dtype)
+        empty = el.ne(start, start)
+        initial = el.select(empty, np.asarray(worst).astype(x.dtype)[()], start)
     value = reduce(x, axis, None, None, keepdims, initial, where)
     if mask is not None:
-        nothing = _all(mask, axis, None, keepdims, True)
+        nothing = _all(mask, axis, None, keepdims, where)
+        if empty is not True:
+            nothing = el.logical_and(nothing, empty)
         value = el.select(nothing, np.asarray(np.nan).astype(x.dtype)[()], value)
     return deliver(value, out, op)
 

@@ -171,12 +171,16 @@ def axis_index(axis: Any, ndim: int, op: str) -> int:
       AxisError: there is no such axis.
     """
     try:
+        if isinstance(axis, bool):  # `x.sum(True)`, meant as keepdims
+            raise TypeError
         k = operator.index(axis)
     except StaxError:
         raise
     except TypeError:
         raise DtypeError(
-            f"an axis is an integer, not {type(axis).__name__} {axis!r}", op=op
+            f"an axis is an integer, not {type(axis).__name__} {axis!r}",
+            op=op,
+            where=user_source() or None,
         ) from None
     if not -ndim <= k < ndim:
         raise AxisError(

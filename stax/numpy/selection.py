@@ -261,6 +261,8 @@ def _take_mode(mode: str) -> str:
 
 def _index_array(indices: Any, op: str) -> Any:
     index = operand(nested_array(indices) if isinstance(indices, list | tuple) else indices, op)
+    if not hasattr(indices, "dtype") and not isinstance(index, Tracer) and not aval_of(index).size:
+        return np.zeros(aval_of(index).shape, np.int64)  # of an empty list
     if isinstance(index, Tracer) and index.concrete() is not None:
         index = np.asarray(index.concrete())
     return index

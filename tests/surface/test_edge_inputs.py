@@ -216,3 +216,53 @@ def test_functions_of_an_array_without_axes() -> None:
     row = np.arange(1.0, 4)
     for f in (np.tril, np.triu, lambda v: np.tril(v, -1)):
         np.testing.assert_array_equal(stax.jit(f)(row), f(row))
+
+
+@pytest.mark.parametrize("f", [np.nanmax, np.nanmin])
+@pytest.mark.parametrize("values", [[np.nan, np.nan], [np.nan, 1.0], [], [-7.0, 9.0]])
+@pytest.mark.parametrize("initial", [-2.0, np.nan, np.inf])
+@pytest.mark.filterwarnings("ignore:All-NaN")
+def test_the_initial_value_of_an_extremum_that_ignores_nan(
+    f: Callable[..., Any], values: list[float], initial: float
+) -> None:
+    x, mask = np.array(values), np.arange(len(values)) == 0
+    for where in (True, mask):
+        want = f(x, initial=initial, where=where)
+        for have in (
+            stax.jit(lambda v, w=where: f(v, initial=initial, where=w))(x),
+            stax.jit(lambda v, i, w=where: f(v, initial=i, where=w))(x, initial),
+        ):
+            np.testing.assert_array_equal(have, want)
+
+
+def test_odd_spellings_of_axes_levels_and_indices() -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    for f in (
+        lambda v: v[range(2)],
+        lambda v: v[range(2), 1],
+        lambda v: v[range(0)],
+        lambda v: np.take(v, [], 0),
+        lambda v: np.take(v, [[], []], 1),
+        lambda v: np.quantile(v, [0, 1]),
+        lambda v: np.percentile(v, 100),
+    ):
+        want, have = f(x), stax.jit(f)(x)
+        assert (have.shape, have.dtype) == (want.shape, want.dtype)
+        np.testing.assert_array_equal(have, want)
+    for f in (
+        lambda v: np.sum(v, True),
+        lambda v: v.max(True),
+        lambda v: np.sort(v, False),
+    ):
+        with pytest.raises(stax.DtypeError, match=r"(?s)axis is an integer.*bool.*edge_inputs"):
+            stax.jit(f)(x)
+    for f in (
+        lambda v: np.quantile(v, 1.5),
+        lambda v: np.nanquantile(v, np.nan),
+        lambda v: np.percentile(v, [50, 101]),
+        lambda v: np.nanpercentile(v, -1, axis=0),
+    ):
+        with pytest.raises(ValueError, match="must be in the range"):
+            f(x)
+        with pytest.raises(ValueError, match=r"(?s)must be in the range.*edge_inputs"):
+            stax.jit(f)(x)
