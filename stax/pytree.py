@@ -312,19 +312,12 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
 
     Raises:
       PytreeError: the number of leaves is not the structure's.
-
-    >>> tree_unflatten(tree_structure({"a": 0, "b": 0}), [1, 2])
-    {'a': 1, 'b': 2}
     """
     return treedef.unflatten(leaves)
 
 
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
-    """Return the leaves of a tree, left to right.
-
-    >>> tree_leaves({"b": 1, "a": (2, None)})
-    [2, 1]
-    """
+    """Return the leaves of a tree, left to right."""
     return tree_flatten(tree, is_leaf)[0]
 
 
@@ -359,11 +352,7 @@ def tree_leaves_with_path(
 def tree_flatten_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
-    """Return `(path, leaf)` pairs and the structure.
-
-    >>> tree_flatten_with_path({"w": 1})
-    ([((DictKey(key='w'),), 1)], PyTreeDef({'w': *}))
-    """
+    """Return `(path, leaf)` pairs and the structure."""
     pairs: list[tuple[KeyPath, Any]] = []
     spec: list[Entry] = []
     stack: list[tuple[KeyPath, Any]] = [((), tree)]
@@ -390,11 +379,7 @@ def tree_map_with_path(
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:
-    """Return the tree of `f(path, leaf, *corresponding subtrees of rest)`.
-
-    >>> tree_map_with_path(lambda path, x: keystr(path), {"w": [1, 2]})
-    {'w': ["['w'][0]", "['w'][1]"]}
-    """
+    """Return the tree of `f(path, leaf, *corresponding subtrees of rest)`."""
     pairs, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     others = [treedef.flatten_up_to(t, f"tree {k}") for k, t in enumerate(rest, start=2)]
     columns = zip(*pairs, strict=True) if pairs else ((), ())
@@ -418,11 +403,7 @@ def broadcast_prefix(prefix: Any, full: Any, is_leaf: IsLeaf = None) -> list[Any
 
 
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
-    """Return a tree of `full_tree`'s structure with the leaves of `prefix_tree` repeated.
-
-    >>> tree_broadcast({"a": 0, "b": 1}, {"a": [5, 6], "b": 7})
-    {'a': [0, 0], 'b': 1}
-    """
+    """Return a tree of `full_tree`'s structure with the leaves of `prefix_tree` repeated."""
     values = broadcast_prefix(prefix_tree, full_tree, is_leaf)
     return tree_structure(full_tree).unflatten(values)
 
@@ -433,11 +414,7 @@ def tree_reduce(
     initializer: Any = UNKNOWN,
     is_leaf: IsLeaf = None,
 ) -> Any:
-    """Return `function` folded over the leaves from the left.
-
-    >>> tree_reduce(lambda total, x: total + x, {"a": 1, "b": (2, 3)}, 10)
-    16
-    """
+    """Return `function` folded over the leaves from the left."""
     leaves = tree_leaves(tree, is_leaf)
     if initializer is UNKNOWN:
         return functools.reduce(function, leaves)
@@ -451,11 +428,7 @@ def tree_reduce_associative(
     identity: Any = UNKNOWN,
     is_leaf: IsLeaf = None,
 ) -> Any:
-    """Return an associative operation folded over the leaves pairwise, in logarithmic depth.
-
-    >>> tree_reduce_associative(lambda x, y: x + y, {"a": 1, "b": (2, 3)})
-    6
-    """
+    """Return an associative operation folded over the leaves pairwise, in logarithmic depth."""
     values = tree_leaves(tree, is_leaf)
     if not values:
         if identity is UNKNOWN:
@@ -481,10 +454,6 @@ def tree_transpose(
       outer_treedef: the outer structure of the tree.
       inner_treedef: the inner one; None takes that of the first outer leaf.
       pytree_to_transpose: a tree of structure `outer_treedef.compose(inner_treedef)`.
-
-    >>> outer, inner = tree_structure([0, 0]), tree_structure({"a": 0, "b": 0})
-    >>> tree_transpose(outer, inner, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
-    {'a': [1, 3], 'b': [2, 4]}
     """
     rows = outer_treedef.flatten_up_to(pytree_to_transpose)
     if inner_treedef is None:
@@ -538,11 +507,7 @@ def _entries(parts: Iterable[PyTreeDef]) -> Iterator[Entry]:
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """Return the structures of the root's children.
-
-    >>> treedef_children(tree_structure((1, [2])))
-    [PyTreeDef(*), PyTreeDef([*])]
-    """
+    """Return the structures of the root's children."""
     return treedef.children()
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from stax.dtypes import FLOAT64
 from stax.loops.log_table import LOGARITHMS, RECIPROCALS
 
-_BLOCK = 1 << 13  # elements whose intermediate results stay in the cache
+BLOCK = 1 << 13  # elements whose intermediate results stay in the cache
 _VECTOR = 64  # more elements than vectors of NumPy's loops take at a time
 
 
@@ -122,7 +122,7 @@ class _Complex:
 
 
 @functools.cache
-def _fused() -> Callable[[int], Any]:
+def _way() -> Callable[[int], Any]:
     """The faster of the two that rounds once on this machine."""
     a, b = np.linspace(0.1, 1.7, 2 * 999).reshape(2, -1) ** 3
     c = np.concatenate([-a[:500] * b[:500], b[500:]])
@@ -133,19 +133,24 @@ def _fused() -> Callable[[int], Any]:
     return _Complex if same else _Parts
 
 
+def fused_sums(size: int) -> Any:
+    """Sums of products, rounded once, for arrays of one dimension and `size` elements."""
+    return _way()(size)
+
+
 def fma(a: Any, b: Any, c: Any) -> Any:
     """The sum `a * b + c`, rounded once."""
     a, b, c = np.broadcast_arrays(a, b, c)
     out = np.empty(a.shape)
     flat, rest = out.reshape(-1), [v.reshape(-1) for v in (a, b, c)]
-    for start in range(0, flat.size, _BLOCK):
-        parts = [v[start : start + _BLOCK] for v in rest]
+    for start in range(0, flat.size, BLOCK):
+        parts = [v[start : start + BLOCK] for v in rest]
         with np.errstate(all="ignore"):
-            flat[start : start + _BLOCK] = _fused()(parts[0].size)(*parts)
+            flat[start : start + BLOCK] = fused_sums(parts[0].size)(*parts)
     return out[()]
 
 
-def _in_blocks(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def in_blocks(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The function of any array, from that of blocks of one dimension."""
 
     @functools.wraps(function)
@@ -154,8 +159,8 @@ def _in_blocks(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         flat = x.astype(FLOAT64, copy=False).reshape(-1)
         out = np.empty(flat.shape)
         with np.errstate(all="ignore"):
-            for start in range(0, flat.size, _BLOCK):
-                out[start : start + _BLOCK] = function(flat[start : start + _BLOCK])
+            for start in range(0, flat.size, BLOCK):
+                out[start : start + BLOCK] = function(flat[start : start + BLOCK])
         return out.reshape(x.shape)[()]
 
     return blocks
@@ -196,7 +201,7 @@ def _log_far(x: Any) -> Any:
 
 def _log_words(words: Any) -> Any:
     """Of the numbers with these bits; the exponent in them may be below those of normal numbers."""
-    fma = _fused()(words.size)
+    fma = fused_sums(words.size)
     offset = words - START
     entry = (offset >> WIDTH) & 127
     exponent = offset >> 52
@@ -214,7 +219,7 @@ def _log_words(words: Any) -> Any:
 
 def _log_near(x: Any) -> Any:
     """Of numbers near 1."""
-    fma, b = _fused()(x.size), LOG_NEAR_ONE
+    fma, b = fused_sums(x.size), LOG_NEAR_ONE
     r = x - 1.0
     square = r * r
     cube = r * square
@@ -242,7 +247,7 @@ def _log_subnormal(x: Any) -> Any:
     return _log_words((x * 2.0**52).view(np.int64) - (52 << 52))
 
 
-@_in_blocks
+@in_blocks
 def log(x: Any) -> Any:
     """The natural logarithm."""
     out = _log_far(x)  # of all, as most are of this kind
@@ -265,7 +270,7 @@ NEAR = 0.41421356237309503  # the square root of 2, less 1: the range of the quo
 
 
 def _log1p_near(x: Any) -> Any:
-    fused = _fused()(x.size)
+    fused = fused_sums(x.size)
     square = x * x
     quotient = fused.polynomial(LOG1P_TOP, x) / fused.polynomial(LOG1P_BOTTOM, x)
     return x + ((x * square) * quotient + square * -0.5)
@@ -287,7 +292,7 @@ def _log1p(x: Any) -> Any:
     return out
 
 
-@_in_blocks
+@in_blocks
 def log1p(x: Any) -> Any:
     """The logarithm of 1 + x: near 0 by a quotient of polynomials, else by `log`."""
     return _log1p(x)
@@ -326,7 +331,7 @@ LOW, HIGH = 6.25, 16.0
 CENTRES = (3.125, 3.25, 5.0)
 
 
-@_in_blocks
+@in_blocks
 def erfinv(x: Any) -> Any:
     """The inverse of the error function."""
     w = -_log1p(-(x * x))
@@ -339,7 +344,7 @@ def erfinv(x: Any) -> Any:
 
 
 def _ratio(coefficients: tuple[float, ...], v: Any) -> Any:
-    return _fused()(v.size).polynomial(coefficients, v)
+    return fused_sums(v.size).polynomial(coefficients, v)
 
 
 def _ratio_middle(w: Any) -> Any:
@@ -350,9 +355,22 @@ def _ratio_high(w: Any) -> Any:
     return _ratio(GILES_HIGH, np.sqrt(w) - CENTRES[2])
 
 
-_erf_of_floats = np.vectorize(math.erf, otypes=[FLOAT64])
+def of_floats(function: Callable[[float], float], doc: str) -> Callable[[Any], Any]:
+    """The function of arrays, from that of one float; NaN where that raises an error."""
+
+    def quiet(x: float) -> float:
+        try:
+            return function(x)
+        except ValueError:
+            return math.nan
+
+    elementwise = np.vectorize(quiet, otypes=[FLOAT64])
+
+    def of_arrays(x: Any) -> Any:
+        return elementwise(x).reshape(np.shape(x))[()]
+
+    of_arrays.__doc__ = doc
+    return of_arrays
 
 
-def erf(x: Any) -> Any:
-    """The error function of the C library."""
-    return _erf_of_floats(x).reshape(np.shape(x))[()]
+erf = of_floats(math.erf, "The error function of the C library.")

@@ -1,7 +1,7 @@
 """Float32 exponentials, powers, tangents and reciprocal roots as JAX computes them on CPUs.
 
-Input: NumPy arrays of floats (float64 is computed by the ordinary functions, half types in
-float32).  Output: the same shape and dtype.
+Input: NumPy arrays of floats (half types are computed in float32, float64 by
+`contracted_powers_f64`).  Output: the same shape and dtype.
 `contracted` says why random numbers have functions of their own.  The exponential is Cephes'
 (`expf`), contracted.  Powers and tangents are the C library's there: powers Szabolcs Nagy's (of
 ARM's optimized routines, in GNU's library since 2.28), in double precision with tables, tangents
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from stax.dtypes import FLOAT32, FLOAT64
+from stax.loops import contracted_powers_f64
 from stax.loops.contracted import (
     BLOCK,
     LN2_HIGH,
@@ -55,8 +56,8 @@ def _exp(x: Any) -> Any:
     return out
 
 
-exp = in_precision(_exp, np.exp)
-exp.__doc__ = "The exponential function; float32 by Cephes' polynomial, contracted."
+exp = in_precision(_exp, contracted_powers_f64.exp)
+exp.__doc__ = "The exponential function, contracted; float32 by Cephes' polynomial."
 
 
 # For x = 2**k * z with z from 0.7 to 1.4: near the middle c of each sixteenth of that range, 1/c
@@ -138,10 +139,10 @@ def _power(x: Any, y: Any) -> Any:
 
 
 def power(x: Any, y: Any) -> Any:
-    """Powers; those of float32 as GNU's C library rounds them, in double precision with tables."""
+    """Powers, as GNU's C library rounds them: those of float32 are computed in double precision."""
     dtype = np.result_type(x, y)
     if dtype.itemsize == 8:
-        return np.power(x, y)
+        return contracted_powers_f64.power(x, y)
     with np.errstate(all="ignore"):
         x, y = np.broadcast_arrays(np.asarray(x, FLOAT32), np.asarray(y, FLOAT32))
         base, exponent = x.reshape(-1), y.reshape(-1)
@@ -214,8 +215,8 @@ def _tan_quietly(x: Any) -> Any:
     return out
 
 
-tan = in_precision(_tan, np.tan)
-tan.__doc__ = "The tangent; float32 as GNU's C library up to 2.40 rounds it, NaN from 120 on."
+tan = in_precision(_tan, contracted_powers_f64.tan)
+tan.__doc__ = "The tangent of the C library; float32's of GNU's up to 2.40, NaN from 120 on."
 
 
 def reciprocal_root(x: Any) -> Any:

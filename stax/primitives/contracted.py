@@ -1,7 +1,7 @@
 """Rows for arithmetic as a compiler contracts it: the functions that random numbers are made of.
 
-Input: floats.  Output: the function of each, rounded where `stax.loops.contracted_powers` says; in
-double precision the ordinary function.  Derivatives are those of the ordinary functions.
+Input: floats.  Output: the function of each, rounded where `stax.loops.contracted_powers` and
+`contracted_powers_f64` say.  Derivatives are those of the ordinary functions.
 """
 
 from __future__ import annotations
@@ -47,4 +47,4 @@ contracted_fma_p, contracted_fma = elementwise(
     ),
     weight=2.0,
 )
-contracted_fma.__doc__ = "`x * y + z`, rounded once in single precision: contracted_fma(x, y, z)."
+contracted_fma.__doc__ = "`x * y + z`, rounded once: contracted_fma(x, y, z)."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 import scipy.special
 
 from stax import jit
-from stax.loops import contracted_f64
+from stax.loops import contracted_f64, contracted_powers_f64
+from stax.primitives.contracted import contracted_exp, contracted_power, contracted_tan
 from stax.primitives.special import contracted_erf, contracted_erfinv
 from stax.primitives.transcendental import contracted_log, contracted_log1p
 
@@ -26,6 +28,8 @@ FUNCTIONS = {
     "log1p": (contracted_log1p, np.log1p, 200),  # the formula's own, at the ends of its range
     "erf": (contracted_erf, scipy.special.erf, 3),
     "erfinv": (contracted_erfinv, scipy.special.erfinv, 1e6),  # the formula's own, near 1
+    "exp": (contracted_exp, np.exp, 2),
+    "tan": (contracted_tan, np.tan, 2),
 }
 BUFFERS = {"parts": contracted_f64._Parts, "complex": contracted_f64._Complex}
 
@@ -56,9 +60,9 @@ def test_exact_parts_round_once() -> None:
 
 @pytest.mark.parametrize("way", BUFFERS)
 def test_what_is_not_finite_stays_so(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if way == "complex" and contracted_f64._fused() is not contracted_f64._Complex:
+    if way == "complex" and contracted_f64._way() is not contracted_f64._Complex:
         pytest.skip("NumPy's complex products round twice here")
-    monkeypatch.setattr(contracted_f64, "_fused", lambda: BUFFERS[way])
+    monkeypatch.setattr(contracted_f64, "_way", lambda: BUFFERS[way])
     x = np.array([np.inf, -np.inf, np.nan, 1.0])
     np.testing.assert_array_equal(
         contracted_f64.fma(x, 2.0, 1.0), np.array([np.inf, -np.inf, np.nan, 3.0])
@@ -74,12 +78,21 @@ def test_the_same_bits_in_c(name: str) -> None:
     np.testing.assert_array_equal(np.signbit(eager)[ordinary], np.signbit(compiled)[ordinary])
 
 
-@pytest.mark.parametrize("name", ["log", "log1p", "erfinv"])
-def test_the_same_bits_without_complex_products(name: str, monkeypatch: Any) -> None:
-    function = getattr(contracted_f64, name)
+@pytest.mark.parametrize(
+    "function",
+    [
+        contracted_f64.log,
+        contracted_f64.log1p,
+        contracted_f64.erfinv,
+        contracted_powers_f64.exp,
+        lambda x: contracted_powers_f64.power(np.abs(x), 1.7),
+    ],
+    ids=["log", "log1p", "erfinv", "exp", "power"],
+)
+def test_the_same_bits_without_complex_products(function: Any, monkeypatch: Any) -> None:
     x = NUMBERS[::7]
     want = function(x)
-    monkeypatch.setattr(contracted_f64, "_fused", lambda: contracted_f64._Parts)
+    monkeypatch.setattr(contracted_f64, "_way", lambda: contracted_f64._Parts)
     np.testing.assert_array_equal(function(x), want)
 
 
@@ -88,6 +101,8 @@ def test_they_are_the_functions_of_their_names(name: str) -> None:
     function, exact, ulps = FUNCTIONS[name]
     with np.errstate(all="ignore"):
         want = exact(NUMBERS)
+    if name == "exp":  # no denormals
+        want[want < np.finfo(np.float64).tiny] = 0
     np.testing.assert_allclose(function(NUMBERS), want, rtol=ulps * 2.0**-52, atol=5e-324)
     lines = NUMBERS[: len(NUMBERS) // 6 * 6].reshape(-1, 6)
     np.testing.assert_array_equal(function(lines[::2, ::-3]), function(lines)[::2, ::-3])
@@ -95,3 +110,45 @@ def test_they_are_the_functions_of_their_names(name: str) -> None:
     assert isinstance(one, np.float64)
     assert one == function(np.full(3, 0.3))[1]
     assert function(np.zeros((0, 3))).shape == (0, 3)
+
+
+def powers() -> tuple[Any, Any]:
+    """Bases and exponents: special ones, any, those of draws, and powers of numbers near 1."""
+    some = [*SPECIAL, 0.5, -0.5, 3.0, -3.0, 2.5, 1e300, -1e300]
+    x, y = (v.ravel() for v in np.meshgrid(some, some))
+    unit = RNG.random(20_000)
+    return (
+        np.concatenate([x, PATTERNS, unit, unit, np.abs(NEAR_ONE), -np.rint(9 * unit)]),
+        np.concatenate(
+            [y, RNG.standard_normal(50_000), 1 / RNG.random(20_000), 10 * unit - 5,
+             EVEN[:10_000] * 2.0 ** RNG.integers(0, 60, 10_000), np.rint(20 * unit[::-1] - 10)]
+        ),
+    )  # fmt: skip
+
+
+def test_powers() -> None:
+    x, y = powers()
+    eager, compiled = contracted_power(x, y), np.asarray(jit(contracted_power)(x, y))
+    np.testing.assert_array_equal(eager, compiled)
+    ordinary = ~np.isnan(eager)
+    np.testing.assert_array_equal(np.signbit(eager)[ordinary], np.signbit(compiled)[ordinary])
+    with np.errstate(all="ignore"):
+        want = np.power(x, y)
+    want[np.abs(want) < np.finfo(np.float64).tiny] = 0
+    np.testing.assert_allclose(eager, want, rtol=1.5 * 2.0**-52)
+    np.testing.assert_array_equal(contracted_power(x.reshape(-1, 1)[:9], y[:7]).shape, (9, 7))
+    assert contracted_power(np.float64(2), np.float64(0.5)) == np.sqrt(2)
+
+
+def test_tables_of_powers() -> None:
+    reciprocal, high, low = contracted_powers_f64.log_table()
+    np.testing.assert_array_equal(reciprocal * 256 % 1, 0)
+    np.testing.assert_array_equal(high * 2**43 % 1, 0)
+    np.testing.assert_allclose(-np.log(reciprocal), high + low, rtol=2.0**-52, atol=2.0**-60)
+    words, above = contracted_powers_f64.exp_table()
+    floats = (words + (np.arange(128) << 45)).view(np.float64)
+    with localcontext(Context(prec=50)):
+        exact = [Decimal(2) ** (Decimal(k) / 128) for k in range(128)]
+        np.testing.assert_array_equal(floats, [float(v) for v in exact])
+        lost = [float(v / Decimal(t) - 1) for v, t in zip(exact, floats.tolist(), strict=True)]
+    np.testing.assert_array_equal(above, lost)

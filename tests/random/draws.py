@@ -91,6 +91,13 @@ DOUBLE: dict[str, Callable[[Any], Any]] = {
     "logistic f64": lambda r: lambda k: r.logistic(k, (10_000,)),
     "rayleigh f64": lambda r: lambda k: r.rayleigh(k, 1.5, (10_000,), "float64"),
     "triangular f64": lambda r: lambda k: r.triangular(k, 0.0, 0.3, 1.0, (10_000,)),
+    "cauchy f64": lambda r: lambda k: r.cauchy(k, (10_000,)),
+    "pareto f64": lambda r: lambda k: r.pareto(k, 2.5, (10_000,)),
+    "lognormal f64": lambda r: lambda k: r.lognormal(k, 0.5, (10_000,)),
+    "weibull_min f64": lambda r: lambda k: r.weibull_min(k, 1.5, 2.0, (10_000,)),
+    "maxwell f64": lambda r: lambda k: r.maxwell(k, (3000,)),
+    "wald f64": lambda r: lambda k: r.wald(k, 1.5, (10_000,), "float64"),
+    "uniform f64": lambda r: lambda k: r.uniform(k, (10_000,), "float64", -1.5, 2.7),
 }
 
 # Equal bit for bit.
@@ -179,19 +186,17 @@ EXACT: dict[str, Draw] = {
     "loggamma f32": lambda r, k: r.loggamma(k(14), np.float32(0.3), (500,), "float32"),
     "loggamma": lambda r, k: r.loggamma(k(14), 0.05, (50,)),
     "t": lambda r, k: r.t(k(15), 3.0, (20,)),
+    "beta": lambda r, k: r.beta(k(15), 0.5, 2.0, (500,)),
+    "chisquare": lambda r, k: r.chisquare(k(15), 3.0, (500,)),
+    "f": lambda r, k: r.f(k(15), 3.0, 5.0, (500,)),
+    "generalized_normal": lambda r, k: r.generalized_normal(k(12), 1.5, (500,)),
+    "double_sided_maxwell": lambda r, k: r.double_sided_maxwell(k(12), 1.0, 2.0, (2000,)),
+    "gamma small": lambda r, k: r.gamma(k(14), np.array([0.1, 0.3]), (500, 2)),
     "categorical f32": lambda r, k: r.categorical(k(11), np.float32(LOGITS), shape=(99, 3)),
 }
 
 # Equal but for the rounding of the functions they are made of.
 CLOSE: dict[str, Draw] = {
-    "cauchy": lambda r, k: r.cauchy(k(12), (20,)),
-    "pareto": lambda r, k: r.pareto(k(12), 2.5, (20,)),
-    "lognormal": lambda r, k: r.lognormal(k(12), 0.5, (20,)),
-    "maxwell": lambda r, k: r.maxwell(k(12), (20,)),
-    "double_sided_maxwell": lambda r, k: r.double_sided_maxwell(k(12), 1.0, 2.0, (5,)),
-    "weibull_min": lambda r, k: r.weibull_min(k(12), 1.5, 2.0, (20,)),
-    "wald": lambda r, k: r.wald(k(12), np.float64(1.5), (20,)),
-    "generalized_normal": lambda r, k: r.generalized_normal(k(12), 1.5, (20,)),
     "ball": lambda r, k: r.ball(k(12), 3, 2, (5,)),
     "multivariate_normal": lambda r, k: r.multivariate_normal(
         k(13), np.array([1.0, 2.0]), np.array([[2.0, 0.5], [0.5, 1.0]]), (5,)
@@ -199,8 +204,5 @@ CLOSE: dict[str, Draw] = {
     "orthogonal": lambda r, k: r.orthogonal(k(13), 3),
     "orthogonal wide": lambda r, k: r.orthogonal(k(13), 2, (2,), m=3),
     "gamma": lambda r, k: r.gamma(k(14), np.array([0.1, 0.5, 1.0, 3.0, 50.0]), (40, 5)),
-    "beta": lambda r, k: r.beta(k(15), 0.5, 2.0, (20,)),
     "dirichlet": lambda r, k: r.dirichlet(k(15), np.array([0.5, 1.0, 2.0]), (6,)),
-    "chisquare": lambda r, k: r.chisquare(k(15), 3.0, (20,)),
-    "f": lambda r, k: r.f(k(15), 3.0, 5.0, (20,)),
 }

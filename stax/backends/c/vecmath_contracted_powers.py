@@ -1,7 +1,7 @@
-"""C text of the exponential, power and tangent of random numbers, and of the contracted sum.
+"""C text of the exponential, power and tangent of float32 draws, and of the contracted sum.
 
 The formulas, and where each of them rounds, are those of `stax.loops.contracted_powers`, to the
-last bit.  In double precision they are the ordinary functions.
+last bit.  `vecmath_contracted_powers_f64` has those of double precision.
 """
 
 from __future__ import annotations
@@ -147,13 +147,7 @@ STAX_INLINE float stax_contracted_tan_f32(float x) {{
 """
 
 
-_DOUBLES = """//: contracted_exp_f64 20
-STAX_INLINE double stax_contracted_exp_f64(double x) { return stax_exp_f64(x); }
-//: contracted_tan_f64 20
-STAX_INLINE double stax_contracted_tan_f64(double x) { return stax_tan_f64(x); }
-//: contracted_power_f64 90
-STAX_INLINE double stax_contracted_power_f64(double x, double y) { return stax_pow_f64(x, y); }
-//: contracted_fma_f32 2
+_SUMS = """//: contracted_fma_f32 2
 STAX_INLINE float stax_contracted_fma_f32(float x, float y, float z) {
     return __builtin_fmaf(x, y, z);
 }
@@ -165,5 +159,5 @@ STAX_INLINE double stax_contracted_fma_f64(double x, double y, double z) {
 
 
 def rows() -> str:
-    """Return the rows of the functions in both precisions."""
-    return _exponential() + _power() + _tangent() + _DOUBLES
+    """Return the rows of the functions in single precision, and of the sum in both."""
+    return _exponential() + _power() + _tangent() + _SUMS
