@@ -10,8 +10,9 @@ import pytest
 
 import stax
 import stax.numpy as snp
-from stax import nn
+from stax import lax, nn
 from stax.backends.c import brief, program
+from stax.backends.c.rows import CALLS, PLAIN
 from stax.backends.c.toolchain import find_toolchain
 from stax.tree_util import tree_leaves
 from tests.programs import random_program
@@ -127,3 +128,23 @@ def test_random_programs_have_the_same_bits(monkeypatch: pytest.MonkeyPatch, see
     made = random_program(seed, dtype=dtype, smooth=False, scalar=False, large=True)
     plain, short = both(monkeypatch, made.fn, made.args)
     assert plain == short
+
+
+def test_a_function_of_calls_is_compiled_as_it_is_where_they_take_all_the_time() -> None:
+    def steps(x: Any) -> Any:
+        for k in range(8):
+            x = snp.tanh(x @ x) + k
+        return x
+
+    def looped(count: int) -> Any:
+        return lambda x: lax.scan(lambda c, _: (steps(c), None), x, None, length=count)[0]
+
+    for size, expected in ((2, False), (128, True)):
+        x = np.ones((size, size), np.float32)
+        for f in (steps, looped(3)):
+            text = stax.jit(f).lower(x).as_text("source")
+            assert (CALLS in text) == expected
+            assert (PLAIN in text) == expected
+    assert not brief.calls_alone(10, 0, 1e4)
+    assert brief.calls_alone(10, 0, 1e5)
+    assert not brief.calls_alone(10, 1000, 1e5)

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from stax.backends.c.frame import KernelSource
 from stax.loops.buffers import ExternBuffer
 
-__all__ = ["Weight", "light", "weight_of_call", "weight_of_kernel"]
+__all__ = ["Weight", "calls_alone", "light", "weight_of_call", "weight_of_kernel"]
 
 SHARE = 0.005  # of a block's time that all its light kernels may lose together
 # What a kernel loses, in parts of its time: short rows take vectors without being faster for them.
 _LOST_VECTORS = 8.0
 _LOST_SCALAR = 0.25
+SEVERAL = 4  # calls from which leaving them as they are saves anything
+CALL_LOST = 20.0  # nanoseconds of a call that is compiled as it is
 _PRODUCT_NANOSECONDS = 0.01  # of an operation of a matrix product
 
 
@@ -48,6 +50,14 @@ def weight_of_call(buffer: ExternBuffer) -> Weight:
         return Weight("", 0.0)
     operations = 2 * math.prod(buffer.shape) * buffer.params["k"]
     return Weight("", operations * _PRODUCT_NANOSECONDS)
+
+
+def calls_alone(calls: int, repeated: int, nanoseconds: float) -> bool:
+    """Whether the function of a block takes next to nothing beside what it calls.
+
+    `repeated` is how often loops and branches in it run a nested block.
+    """
+    return calls >= SEVERAL and CALL_LOST * (calls + repeated) <= SHARE * nanoseconds
 
 
 def light(weights: Sequence[Weight]) -> dict[str, bool]:

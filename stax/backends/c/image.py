@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.c.rows import plain_where_rows
+from stax.backends.c.rows import attribute_of
 from stax.loops.buffers import Buffer, ExternInput
 from stax.loops.lower import CheckedIndex, out_of_bounds
 from stax.schedule.memory import aligned
@@ -118,12 +118,14 @@ def run_text(body: str, arena: int) -> str:
     else:
         take = "    char *arena = 0;\n    (void)arena;\n"
         give = ""
+    plain = attribute_of(body)
     return (
-        plain_where_rows(body) + "int32_t stax_run(void **in, void **out, stax_context *ctx) "
+        plain + "int32_t stax_run(void **in, void **out, stax_context *ctx) "
         "{\n    int32_t code = 0, bad = 0;\n    (void)bad;\n"
         f"{take}{body}\n"
         f"    goto done;\ndone:;\n{give}    return code;\n}}\n"
-        "void stax_release(stax_context *ctx) {\n"
+        + plain
+        + "void stax_release(stax_context *ctx) {\n"
         "    void *arena = __atomic_exchange_n(&ctx->arena, 0, __ATOMIC_ACQ_REL);\n"
         "    if (arena) free(arena);\n}\n"
     )

@@ -11,11 +11,12 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from stax.backends.c.attention import workspace as attention_workspace
-from stax.backends.c.brief import Weight, light, weight_of_call, weight_of_kernel
+from stax.backends.c.brief import Weight, calls_alone, light, weight_of_call, weight_of_kernel
 from stax.backends.c.convolution import KINDS as CONVOLUTION_KINDS
 from stax.backends.c.convolution import call_statement as convolution_call
 from stax.backends.c.convolution import routine_of as convolution_routine
@@ -36,7 +37,7 @@ from stax.backends.c.products import product_call, product_routine
 from stax.backends.c.repeats import PrintedKernels
 from stax.backends.c.routines import PRODUCTS
 from stax.backends.c.routines import call_statement as routine_call
-from stax.backends.c.rows import LOCATE, Place, has_rows, named, plain_where_rows, rows_text
+from stax.backends.c.rows import CALLS, LOCATE, Place, attribute_of, has_rows, named, rows_text
 from stax.backends.c.support import PRODUCT_TYPES
 from stax.backends.c.uses import Uses
 from stax.backends.c.vecmath import (
@@ -129,7 +130,7 @@ def c_type_of(dtype: DType) -> str:
 def emit_program(program: Program) -> ProgramSource:
     """Print a program with everything nested in it."""
     printer = _Printer()
-    body, plan = printer.block(program, "")
+    main = printer.block(program, "")
     text_kernels = "\n".join(printer.texts())
     functions = "".join(
         (
@@ -146,10 +147,10 @@ def emit_program(program: Program) -> ProgramSource:
     outputs = [table[n] for n in program.lowered.outputs]
     return ProgramSource(
         functions,
-        body,
+        main.text,
         printer.kernels,
         list(program.order),
-        plan,
+        main.plan,
         inputs,
         outputs,
         printer.constants,
@@ -158,6 +159,14 @@ def emit_program(program: Program) -> ProgramSource:
         printer.routines,
         printer.calls,
     )
+
+
+class _Block(NamedTuple):
+    """The statements that run a program, where its temporaries lie, and about what it takes."""
+
+    text: str
+    plan: ArenaPlan
+    nanoseconds: float
 
 
 class _Printer:
@@ -177,7 +186,7 @@ class _Printer:
         self.blocks = 0
         self.has_rows = False
 
-    def block(self, program: Program, prefix: str) -> tuple[str, ArenaPlan]:
+    def block(self, program: Program, prefix: str) -> _Block:
         """The statements that run a program on `in`, `out`, `arena` and `ctx`."""
         lowered, order = program.lowered, program.order
         self.checked += lowered.checked
@@ -190,12 +199,17 @@ class _Printer:
         calls: list[str] = []
         work: dict[int, int] = {}
         weights: list[Weight] = []
+        repeated = 0
 
         for step, item in enumerate(order):
             if isinstance(item, CallStep):
                 if item.name in program.nested:
-                    functions = [self.nested(p) for p in program.nested[item.name]]
+                    parts = [self.nested(p) for p in program.nested[item.name]]
+                    functions = [function for function, _ in parts]
                     results = _results(lowered, item)
+                    steps = results[0].params.get("length", 1)
+                    repeated += steps
+                    weights.append(Weight("", steps * max(time for _, time in parts)))
                     space = work_space(results, functions)
                     work[step] = space.nbytes
                     text = nested_call(results, functions, names, table.buffers, space)
@@ -221,6 +235,7 @@ class _Printer:
             else:
                 calls.append(f"{function}({arguments});")
         self.light.append(light(weights))
+        time = sum(weight.nanoseconds for weight in weights)
         plan = _arena(lowered, uses, work)
         places = _places(lowered, plan, pointers, len(self.constants))
         self.constants += [b for b in table if isinstance(b, ConstBuffer)]
@@ -231,7 +246,10 @@ class _Printer:
             shown = named(calls)
             calls = [rows_text(calls, places)]
         declared = [place.declared(name) for name, place in places.items() if name in shown]
-        return "\n".join("    " + line for line in (*declared, *calls)), plan
+        text = "\n".join("    " + line for line in (*declared, *calls))
+        if calls_alone(len(calls), repeated, time):
+            text = CALLS + text
+        return _Block(text, plan, time)
 
     def texts(self) -> list[str]:
         """The functions; those of little weight in every block that calls them are compiled so."""
@@ -281,19 +299,19 @@ class _Printer:
             self.definitions.append((function, text))
         return function, len(self.kernels) - 1
 
-    def nested(self, program: Program) -> NestedFunction:
-        """The function of a nested program."""
+    def nested(self, program: Program) -> tuple[NestedFunction, float]:
+        """The function of a nested program, and about what it takes."""
         name = f"block{self.blocks}"
         self.blocks += 1
-        body, plan = self.block(program, f"{name}_")
+        body, plan, time = self.block(program, f"{name}_")
         text = (
-            plain_where_rows(body)
+            attribute_of(body)
             + f"static int32_t {name}(void **in, void **out, char *arena, stax_context *ctx) {{\n"
             f"    int32_t code = 0, bad = 0;\n    (void)bad; (void)in; (void)out; (void)arena;\n"
             f"{body}\n    goto done;\ndone:;\n    return code;\n}}\n"
         )
         self.definitions.append((name, text))
-        return NestedFunction(name, aligned(plan.nbytes), _carried_in_place(program))
+        return NestedFunction(name, aligned(plan.nbytes), _carried_in_place(program)), time
 
 
 def _results(lowered: LoweredGraph, item: CallStep) -> list[ExternBuffer]:
