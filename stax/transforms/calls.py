@@ -15,6 +15,7 @@ from stax.core.graph import Graph
 from stax.core.primitive import Linear, Primitive, Zero
 from stax.core.staging import StagingTrace, eval_graph, lift_constants, stage
 from stax.core.trace import EVAL, STATE, bind
+from stax.transforms.effects import quiet
 from stax.transforms.transpose import backward_pass
 from stax.transforms.vmap import batch_flat, to_axis
 
@@ -59,6 +60,12 @@ class Call:
     def run(self, values: Sequence[Any]) -> list[Any]:
         """The results without the rule."""
         return list(self.fun(*values))
+
+    def run_again(self, values: Sequence[Any]) -> list[Any]:
+        """As `run`, without the effects, where the function has been run before."""
+        staged = stage(self.fun, [aval_of(v) for v in values], name=self.prim.name)
+        graph, consts = lift_constants(staged)
+        return eval_graph(quiet(graph), [*consts, *values])
 
     def bind(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The results under the current trace."""

@@ -193,7 +193,11 @@ def note_foreign(tangents: Trace, values: Sequence[Any]) -> None:
 
 class PartialTrace(Trace):
     """Runs a user's derivative rule: what depends on the tangents is recorded in the tangent
-    graph, everything else is computed at once in the trace around the linearisation."""
+    graph, everything else is computed at once in the trace around the linearisation.
+
+    While a recomputation is recorded the two are one.  What the rule does itself is done for the
+    first time then; a function with a rule that it calls has been run in the forward pass.
+    """
 
     __slots__ = ("known", "tangents")
     parent: Trace
@@ -222,6 +226,8 @@ class PartialTrace(Trace):
 
     def process_call(self, call: Any, args: Sequence[Any]) -> tuple[Any, ...]:
         """The results of a function that carries its own rule."""
+        if self.known is self.tangents:
+            return tuple(call.run_again(args))
         if any(self.tangents.owns(a) for a in args):
             return tuple(call.run(args))
         with use_trace(self.known):
