@@ -78,7 +78,7 @@ def _checkpoint_linearize(
     count = len(graph.outputs)
     known = dict(zip(saved, results[count:], strict=True))
     staging = trace.tangents
-    inner = LinearizeTrace(staging, staging)
+    inner = LinearizeTrace(staging, staging, again=True)
     with use_trace(inner), tagged(region=next(_regions)):
         outs = _rerun(inner, graph, inner.wrap(primals, tangents), known)
         return results[:count], [inner.tangent_of(v) for v in outs]
@@ -89,7 +89,7 @@ def _linearize_within(
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     """The rule with a budget: what is kept is the cheapest save set of that size."""
     active = [not is_zero(t) for t in tangents]
-    parts = saving_graphs(params["graph"], active, params["budget"])
+    parts = saving_graphs(params["graph"], active, params["budget"], trace.again)
     forward, tangent, sources, in_mask, out_mask = parts
     results = bind(checkpoint_p, *primals, graph=forward, **_rules(params))
     n = len(forward.inputs)

@@ -67,11 +67,11 @@ def _split_body(body: Graph, active: Sequence[bool], wanted: Sequence[bool]) -> 
     A loop inside the body has a derivative rule that does; transposition tells linear equations
     from others only as wholes.
     """
-    linear = linearize_graph(body, active)
+    linear = linearize_graph(body, active, again=True)
     n, results = len(body.inputs), len(body.outputs)
 
     def fun(*values: Any) -> list[Any]:
-        outs = eval_graph(quiet(linear.forward), values[:n])
+        outs = eval_graph(linear.forward, values[:n])
         given = iter(values[n:])
         moving = [next(given) if a else None for a in active]
         dots = [t for t, m in zip(moving, linear.in_mask, strict=True) if m]

@@ -111,7 +111,7 @@ def _linearize(
     branches = [without_jit(b) for b in params["branches"]]
     size, count = len(operands), len(branches[0].outputs)
     active = active_marks(tangents[1:], branches[0].in_avals)
-    saving = [saving_graphs(b, active) for b in branches]
+    saving = [saving_graphs(b, active, again=trace.again) for b in branches]
     out_mask = _any_of([s[4] for s in saving])
     extras = [[v.aval.strong() for v in s[0].outputs[count:]] for s in saving]
     slots, used = _slots(extras)

@@ -173,9 +173,9 @@ def _linearize(
         active_marks(tangents, body.in_avals),
         n,
         m,
-        lambda marks: linearize_graph(body, marks).out_mask,
+        lambda marks: linearize_graph(body, marks, trace.again).out_mask,
     )
-    forward, tangent, sources, in_mask, out_mask = saving_graphs(body, active)
+    forward, tangent, sources, in_mask, out_mask = saving_graphs(body, active, again=trace.again)
     # A residual that changes from step to step is stacked; inputs that are stacked already serve.
     steps = {k: position for position, k in enumerate(sources) if k >= n}
     extra = [k for k in steps if k < n + m or size <= k < size + m or k >= size + results]

@@ -124,9 +124,7 @@ class CustomVJPCall(Call):
 
     def linearize(self, trace: LinearizeTrace, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
         """Run `fwd`; the tangents are an equation whose transpose is `bwd`."""
-        # While a recomputation is recorded, what `fwd` calls has been run before.
-        again = trace.parent is trace.tangents
-        with use_trace(PartialTrace(trace) if again else trace.parent):
+        with use_trace(PartialTrace(trace) if trace.again else trace.parent):
             outs, residuals, active, params = self._forward(primals, tangents)
         # `fwd` may hand out arrays that it will write into again.
         note_foreign(trace.tangents, [*outs, *residuals])

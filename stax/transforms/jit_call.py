@@ -65,7 +65,9 @@ def _linearize(
     # The two parts are programs of their own: the budget limits what they hand on.
     budget = params["options"].memory_budget
     params = {**params, "options": replace(params["options"], memory_budget=None)}
-    forward, tangent, sources, in_mask, out_mask = saving_graphs(params["graph"], active, budget)
+    forward, tangent, sources, in_mask, out_mask = saving_graphs(
+        params["graph"], active, budget, trace.again
+    )
     results = bind(jit_p, *primals, **{**params, "graph": forward})
     n = len(forward.inputs)
     residuals = [primals[k] if k < n else results[k - n] for k in sources]
@@ -113,17 +115,20 @@ SavingGraphs = tuple[Graph, Graph, tuple[int, ...], tuple[bool, ...], tuple[bool
 
 
 def saving_graphs(
-    graph: Graph, active: Sequence[bool], budget: int | float | str | None = None
+    graph: Graph,
+    active: Sequence[bool],
+    budget: int | float | str | None = None,
+    again: bool = False,
 ) -> SavingGraphs:
     """Forward and tangent graphs of `graph` that exchange what a minimum cut saves.
 
-    With a `budget`, the saved values take at most so many bytes.
+    With a `budget`, the saved values take at most so many bytes; `again` as for `linearize_graph`.
 
     Returns (forward, tangent, sources, in_mask, out_mask): `forward` gives the outputs and the
     saved values; `tangent` takes the values named by `sources` (k < inputs: an input, otherwise a
     result of `forward`), then the tangents of the inputs in `in_mask`.  Cached on `graph`.
     """
-    key = ("jit saving", tuple(active), budget)
+    key = ("jit saving", tuple(active), budget, again)
     found = graph.cache.get(key)
     if found is not None:
         return found  # type: ignore[no-any-return]  # what this function stored
@@ -132,7 +137,7 @@ def saving_graphs(
         # Calls with a rule of their own keep it: only what jit itself wraps is opened.
         flat = narrow(inline_calls(graph, keep=lambda eqn: eqn.prim is not jit_p))
         graph.cache["jit flat"] = flat
-    linear = linearize_graph(flat, active)
+    linear = linearize_graph(flat, active, again)
     result = _cut(linear, len(graph.outputs), budget)
     graph.cache[key] = result
     return result

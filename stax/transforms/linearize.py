@@ -140,15 +140,20 @@ def root_of(array: Any) -> Any:
 
 
 class LinearizeTrace(DualTrace):
-    """Computes primitives in the enclosing trace and records their derivatives in `tangents`."""
+    """Computes primitives in the enclosing trace and records their derivatives in `tangents`.
 
-    __slots__ = ("dropped",)
+    `again` says that what is linearised has been run before, without its derivative rules.
+    """
+
+    __slots__ = ("dropped", "again")
     tangents: StagingTrace
     dropped: str  # where a number was last taken out of a value with a derivative, or ""
 
-    def __init__(self, parent: Trace, tangents: StagingTrace | None = None) -> None:
+    def __init__(
+        self, parent: Trace, tangents: StagingTrace | None = None, again: bool = False
+    ) -> None:
         super().__init__(parent, TangentTrace(parent) if tangents is None else tangents)
-        self.dropped = ""
+        self.dropped, self.again = "", again
 
     def dual(self, primal: Any, tangent: Any) -> DualTracer:
         """The tracer of a value and its tangent, which is zero unless it is in the graph."""
@@ -195,17 +200,18 @@ class PartialTrace(Trace):
     """Runs a user's derivative rule: what depends on the tangents is recorded in the tangent
     graph, everything else is computed at once in the trace around the linearisation.
 
-    While a recomputation is recorded the two are one.  What the rule does itself is done for the
-    first time then; a function with a rule that it calls has been run in the forward pass.
+    In what is run `again` the rule itself acts for the first time; a function with a rule that it
+    calls, most often its own, has acted in the forward pass.
     """
 
-    __slots__ = ("known", "tangents")
+    __slots__ = ("known", "tangents", "again")
     parent: Trace
 
     def __init__(self, trace: LinearizeTrace) -> None:
         super().__init__(trace.tangents)
         self.known = trace.parent
         self.tangents = trace.tangents
+        self.again = trace.again
 
     def process(
         self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]
@@ -226,7 +232,7 @@ class PartialTrace(Trace):
 
     def process_call(self, call: Any, args: Sequence[Any]) -> tuple[Any, ...]:
         """The results of a function that carries its own rule."""
-        if self.known is self.tangents:
+        if self.again:
             return tuple(call.run_again(args))
         if any(self.tangents.owns(a) for a in args):
             return tuple(call.run(args))
@@ -251,7 +257,10 @@ class LinearFunction(NamedTuple):
 
 
 def linearize_flat(
-    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool] | None = None
+    fun: Callable[..., Sequence[Any]],
+    primals: Sequence[Any],
+    active: Sequence[bool] | None = None,
+    again: bool = False,
 ) -> LinearFunction:
     """Linearise a flat function at `primals`, with respect to the arguments marked `active`.
 
@@ -260,7 +269,7 @@ def linearize_flat(
     avals = [aval_of(p) for p in primals]
     marks = [True] * len(avals) if active is None else list(active)
     mask = tuple(m and is_inexact(a.dtype) for m, a in zip(marks, avals, strict=True))
-    trace = LinearizeTrace(STATE.trace)
+    trace = LinearizeTrace(STATE.trace, again=again)
     tangents = trace.tangents
     assert isinstance(tangents, TangentTrace)
     inputs: list[StagingTracer] = []
@@ -314,9 +323,12 @@ class LinearizedGraph(NamedTuple):
         return [args[k] if k < n else results[k - n] for k in self.sources]
 
 
-def linearize_graph(graph: Graph, active: Sequence[bool]) -> LinearizedGraph:
-    """The forward and tangent graphs of `graph` for tangents of the marked inputs (cached)."""
-    key = ("linearize", tuple(active))
+def linearize_graph(graph: Graph, active: Sequence[bool], again: bool = False) -> LinearizedGraph:
+    """The forward and tangent graphs of `graph` for tangents of the marked inputs (cached).
+
+    `again` says that the graph has been run before, without its derivative rules.
+    """
+    key = ("linearize", tuple(active), again)
     found = graph.cache.get(key)
     if found is not None:
         return found  # type: ignore[no-any-return]  # what this function stored
@@ -326,7 +338,7 @@ def linearize_graph(graph: Graph, active: Sequence[bool]) -> LinearizedGraph:
     try:
         STATE.source, STATE.phase, STATE.region = None, "forward", 0
         with use_trace(staging):
-            linear = linearize_flat(lambda *a: eval_graph(graph, a), inputs, active)
+            linear = linearize_flat(lambda *a: eval_graph(graph, a), inputs, active, again)
             tangent, residuals = _lift_residuals(linear.graph)
             atoms = [staging.atom(v, "return") for v in linear.outs]
             position: dict[Any, int] = {t.atom: k for k, t in enumerate(inputs)}

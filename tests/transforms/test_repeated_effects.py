@@ -11,7 +11,7 @@ from stax.errors import ConfigurationError, MemoryBudgetError
 from stax.experimental import io_callback
 
 X = np.linspace(0.0, 1.0, 9)
-SEEN: list[float] = []
+SEEN: list[object] = []
 NUMBER = stax.ShapeDtypeStruct((), np.float64)
 
 
@@ -204,3 +204,73 @@ def test_a_rule_acts_once_where_its_call_is_computed_again(act):
         SEEN.clear()
         run(X)
         assert len(SEEN) == 2 * len(X)
+
+
+def noted(value, what):
+    stax.debug.callback(lambda _: SEEN.append(what), value)
+
+
+@stax.custom_jvp
+def forward_rule(x):
+    noted(x, "body")
+    return np.sin(x)
+
+
+@forward_rule.defjvp
+def rule_of_forward_rule(primals, tangents):
+    (x,), (t,) = primals, tangents
+    noted(x, "rule")
+    return forward_rule(x), np.cos(x) * t
+
+
+@stax.custom_vjp
+def reverse_rule(x):
+    noted(x, "body")
+    return np.sin(x)
+
+
+def forward_of_reverse_rule(x):
+    noted(x, "rule")
+    return reverse_rule(x), x
+
+
+def backward_of_reverse_rule(x, ct):
+    noted(x, "backward")
+    return (np.cos(x) * ct,)
+
+
+reverse_rule.defvjp(forward_of_reverse_rule, backward_of_reverse_rule)
+
+
+def in_scan(f, **rule):
+    return lambda x: lax.scan(lambda c, v: (f(c) * v, None), 1.0, np.ones(4) * x, **rule)[0]
+
+
+def in_while_loop(f):
+    step = lambda state: (state[0] + 1, f(state[1]))
+    return lambda x: lax.while_loop(lambda s: s[0] < 4, step, (0, x), max_steps=6)[1]
+
+
+@pytest.mark.parametrize("f", [forward_rule, reverse_rule])
+@pytest.mark.parametrize(
+    ("place", "times"),
+    [
+        (lambda f: f, 1),
+        (stax.checkpoint, 1),
+        (lambda f: stax.checkpoint(stax.checkpoint(f)), 1),
+        (lambda f: stax.checkpoint(f, memory_budget=1.0), 1),
+        (in_scan, 4),
+        (lambda f: in_scan(stax.checkpoint(f)), 4),
+        (lambda f: in_scan(f, checkpoint="all"), 4),
+        (lambda f: in_scan(f, checkpoint="sqrt"), 4),
+        (lambda f: in_scan(f, checkpoint=stax.Binomial(slots=2)), 4),
+        (in_while_loop, 4),
+    ],
+)
+def test_a_function_and_its_rule_act_once_for_each_call(place, times, f):
+    loss = place(f)
+    acting = ["body", "rule"] + (["backward"] if f is reverse_rule else [])
+    for run in (stax.grad(loss), stax.jit(stax.grad(loss)), stax.grad(stax.jit(loss))):
+        SEEN.clear()
+        run(0.5)
+        assert sorted(SEEN) == sorted(acting * times)
