@@ -26,7 +26,7 @@ from stax.core.primitive import (
     Zero,
 )
 from stax.core.trace import bind1
-from stax.dtypes import FLOAT32, DType, is_half
+from stax.dtypes import FLOAT32, DType, bfloat16, finfo
 from stax.errors import ShapeError
 from stax.loops import contracted, contracted_powers
 from stax.primitives.elementwise import mul
@@ -57,18 +57,29 @@ def _unit(keys: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     k0, k1 = (keys[..., w].reshape(lead + (1,) * len(shape)) for w in (0, 1))
     counter = np.arange(int(np.prod(shape)), dtype=U32).reshape(shape)
     x0, x1 = hashed_words(k0, k1, U32.type(0), counter)
-    if dtype == FLOAT32:
-        bits = np.right_shift(x0 ^ x1, np.uint32(9)) | np.uint32(0x3F800000)
-    else:
+    mantissa = int(finfo(dtype).nmant)
+    width = 8 * dtype.itemsize
+    drawn = 8 if mantissa < 8 else width
+    word = np.dtype(f"u{width // 8}")
+    if width == 64:
         words = np.left_shift(x0.astype(U64), np.uint64(32)) | x1
-        bits = np.right_shift(words, np.uint64(12)) | np.uint64(0x3FF0000000000000)
-    return bits.view(dtype) - dtype.type(1)
+    else:
+        words = (x0 ^ x1).astype(f"u{drawn // 8}").astype(word)
+    one = np.ones((), dtype)
+    bits = np.right_shift(words, word.type(drawn - mantissa)) | one.view(word)
+    return bits.view(dtype) - one
+
+
+def _fused(dtype: DType) -> Callable[[Any, Any, Any], Any]:
+    """How `a * b + c` is rounded: in bfloat16 twice."""
+    return (lambda a, b, c: a * b + c) if dtype == bfloat16 else contracted.fma
 
 
 def _normal(keys: Any, dtype: DType) -> Any:
     """One standard normal number for each key."""
-    low = np.nextafter(dtype.type(-1), dtype.type(0))
-    u = np.maximum(low, _unit(keys, (), dtype) * (dtype.type(1) - low) + low)
+    one = dtype.type(1)
+    low = np.nextafter(-one, dtype.type(0))
+    u = np.maximum(low, _fused(dtype)(_unit(keys, (), dtype), one - low, low))
     return dtype.type(np.sqrt(2)) * contracted_erfinv_p.impl(u)
 
 
@@ -81,10 +92,13 @@ def _gamma_draws(keys: Any, a: Any, log_space: bool) -> Any:
     A parameter below 1 is raised by 1, and the draw multiplied by a power of a uniform number.
     """
     dtype = a.dtype
-    c_, fma, log_of = dtype.type, contracted.fma, contracted.log
+    c_, fma, log_of = dtype.type, _fused(dtype), contracted.log
     boosted = a < 1
     d = np.where(boosted, a + c_(1), a) - c_(1 / 3)
-    c = c_(1 / 3) * contracted_powers.reciprocal_root(d)
+    if dtype == bfloat16:
+        c = c_(1 / 3) / np.sqrt(d)
+    else:
+        c = c_(1 / 3) * contracted_powers.reciprocal_root(d)
     keys, extra = _children(keys, 2)
     cube = np.full(a.shape, np.nan, dtype)
     waiting = np.flatnonzero(np.isfinite(c))
@@ -116,14 +130,13 @@ def _gamma_draws(keys: Any, a: Any, log_space: bool) -> Any:
 def _gamma_impl(keys: Any, a: Any, *, log_space: bool) -> Any:
     keys, a = np.asarray(keys), np.asarray(a)
     dtype = a.dtype
-    wide = a.astype(FLOAT32 if is_half(dtype) else dtype)
     lead = keys.ndim - 1
     inner = int(np.prod(a.shape[lead:]))
     flat = keys.reshape(-1, 1, 2)
     counter = np.arange(inner, dtype=U32)
     children = np.stack(hashed_words(flat[..., 0], flat[..., 1], U32.type(0), counter), -1)
     with np.errstate(all="ignore"):
-        out = _gamma_draws(children.reshape(-1, 2), wide.reshape(-1), log_space)
+        out = _gamma_draws(children.reshape(-1, 2), a.reshape(-1), log_space)
     return out.reshape(a.shape).astype(dtype)[()]
 
 
@@ -232,7 +245,8 @@ def _stirling_tail(k: Any) -> Any:
     table = np.array(_STIRLING_TAIL, k.dtype)
     small = np.clip(k, 0, 9)
     square = (small + 1) * (small + 1)
-    series = (1 / 12 - (1 / 360 - 1 / 1260 / square) / square) / (small + 1)
+    f = k.dtype.type
+    series = (f(1 / 12) - (f(1 / 360) - f(1 / 1260) / square) / square) / (small + 1)
     return np.where(k <= 9, table[np.floor(small).astype(np.int64)], series)
 
 
@@ -252,21 +266,21 @@ def _binomial_by_waiting(keys: Any, count: Any, p: Any) -> Any:
 def _binomial_by_ratio(keys: Any, count: Any, p: Any) -> Any:
     """Hoermann's transformed rejection; in float32 rounded as a compiler that contracts does."""
     keys, shape = _spread_key(keys, p)
-    f, fma, log = p.dtype.type, contracted.fma, contracted.log
+    f, fma, log = p.dtype.type, _fused(p.dtype), contracted.log
     deviation = np.sqrt(count * p * (1 - p))
     b = fma(f(2.53), deviation, f(1.15))
     a = fma(f(0.01), p, fma(f(0.0248), b, f(-0.0873)))
     c = fma(count, p, f(0.5))
-    v_r = 0.92 - 4.2 / b
+    v_r = f(0.92) - f(4.2) / b
     r = p / (1 - p)
-    alpha = (2.83 + 5.1 / b) * deviation
+    alpha = (f(2.83) + f(5.1) / b) * deviation
     m = np.floor((count + 1) * p)
     out = np.full(p.shape, -1, p.dtype)
     done = np.zeros(p.shape, bool)
     while not done.all():
         keys, first, second = _children(keys, 3)
-        u, v = _unit(first, shape, p.dtype) - 0.5, _unit(second, shape, p.dtype)
-        us = 0.5 - np.abs(u)
+        u, v = _unit(first, shape, p.dtype) - f(0.5), _unit(second, shape, p.dtype)
+        us = f(0.5) - np.abs(u)
         accepted = (us >= 0.07) & (v <= v_r)
         k = np.floor(fma(2 * a / us + b, u, c))
         refused = (k < 0) | (k > count)
@@ -292,8 +306,6 @@ def _binomial_by_ratio(keys: Any, count: Any, p: Any) -> Any:
 
 def _binomial_impl(keys: Any, count: Any, p: Any, *, dtype: DType) -> Any:
     count, p = np.asarray(count), np.asarray(p)
-    if is_half(p.dtype):
-        count, p = count.astype(FLOAT32), p.astype(FLOAT32)
     with np.errstate(all="ignore"):
         low = p < 0.5
         q = np.where(low, p, 1 - p)

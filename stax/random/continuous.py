@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 
 import stax.numpy as snp
-from stax.core.aval import aval_of
-from stax.dtypes import DType, is_float
+from stax.core.aval import Aval, aval_of
+from stax.dtypes import FLOAT32, DType, bfloat16, is_float
 from stax.errors import ShapeError
 from stax.primitives import elementwise as el
 from stax.primitives.casts import convert
 from stax.primitives.families import literal
+from stax.primitives.shapes import slice_axis
 from stax.primitives.views import reshape
 from stax.random import steps
 from stax.random.gammas import gamma
 from stax.random.keys import as_shape, check_key, split
-from stax.random.sums import summed
+from stax.random.sums import offloaded, summed
 from stax.random.uniforms import (
     as_array,
     as_float,
@@ -36,6 +37,7 @@ from stax.random.uniforms import (
     rademacher,
     real_normal,
     stretched,
+    symmetric,
     unit,
 )
 
@@ -86,7 +88,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     (3,)
     """
     key, shape, dtype = _start("logistic", key, shape, dtype)
-    u = _above(key, shape, dtype, float_info(dtype).tiny)
+    u = el.maximum(dtype.type(float_info(dtype).tiny), unit(key, shape, dtype))
     return steps.sub(steps.log(u), steps.log1p(el.neg(u)))
 
 
@@ -185,8 +187,29 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     (3,)
     """
     key, shape, dtype = _start("maxwell", key, shape, dtype)
-    squares = steps.square(real_normal(key, (*shape, 3), dtype))
-    return steps.sqrt(summed(squares))
+    return convert(_maxwell(key, shape, dtype), dtype)
+
+
+def _maxwell(key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    """These lengths; many of bfloat16 are of float32.
+
+    Sums of many numbers are taken together with what comes before and after, in float32.
+    """
+    vectors = (*shape, 3)
+    if dtype == bfloat16 and offloaded(Aval(vectors, dtype)):
+        z = steps.erfinv(convert(symmetric(key, vectors, dtype), FLOAT32))
+        z = steps.scaled(z, float(dtype.type(math.sqrt(2))))
+        return steps.sqrt(summed(steps.square(z)))
+    x = real_normal(key, vectors, dtype)
+    if dtype == bfloat16:
+        return steps.sqrt(convert(summed(steps.square(convert(x, FLOAT32))), dtype))
+    if dtype == np.float16 or offloaded(aval_of(x)):
+        return steps.sqrt(summed(steps.square(x)))
+    last = len(shape)
+    a, b, c = (reshape(slice_axis(x, last, k, k + 1), shape) for k in range(3))
+    if dtype == FLOAT32:
+        a, b = b, a
+    return steps.sqrt(steps.fused(c, c, steps.fused(b, b, steps.square(a))))
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -200,8 +223,14 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
     key, common, dtype, loc, scale = _start("double_sided_maxwell", key, None, dtype, loc, scale)
     shape = (*(as_shape(shape) or common), *common)
     first, second = _pair(key)
-    sign = rademacher(second, shape, dtype)
-    return steps.add(steps.mul(el.mul(sign, maxwell(first, shape, dtype)), scale), loc)
+    size = _maxwell(first, shape, dtype)
+    sign, loc, scale = (
+        convert(x, aval_of(size).dtype) for x in (rademacher(second, shape, dtype), loc, scale)
+    )
+    size = el.mul(sign, size)
+    if dtype == np.float16 or not offloaded(Aval((*shape, 3), dtype)):
+        return steps.fused(size, scale, loc)
+    return convert(steps.add(steps.mul(size, scale), loc), dtype)
 
 
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from stax.dtypes import bfloat16
 from stax.errors import ShapeError
 from stax.primitives import elementwise as el
 from stax.primitives.casts import stop_gradient
@@ -133,11 +134,15 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
     shape = draw_shape("f", shape, dfnum, dfden)
     keys = split(check_key(key, "f"))
     top, bottom = as_float(dfnum, dtype), as_float(dfden, dtype)
+    above = _half_chisquare(nth_key(keys, 1), top, shape, dtype)
+    below = _half_chisquare(nth_key(keys, 0), bottom, shape, dtype)
+    if dtype == bfloat16:
+        above, below = (
+            steps.div(steps.scaled(x, 2), df) for x, df in ((above, top), (below, bottom))
+        )
+        return steps.div(above, below)
     # As one quotient of two products.
-    above = steps.times(_half_chisquare(nth_key(keys, 1), top, shape, dtype), 2, bottom)
-    return steps.div(
-        above, steps.times(_half_chisquare(nth_key(keys, 0), bottom, shape, dtype), 2, top)
-    )
+    return steps.div(steps.times(above, 2, bottom), steps.times(below, 2, top))
 
 
 __all__ = ["beta", "chisquare", "dirichlet", "f", "gamma", "loggamma", "t"]

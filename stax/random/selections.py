@@ -39,7 +39,6 @@ from stax.random.uniforms import (
     nth_key,
     randint,
     raw_bits,
-    stretched,
     unit,
 )
 
@@ -62,11 +61,11 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     info = float_info(dtype)
     tiny = dtype.type(info.tiny)
     if mode != "high":
-        u = stretched(unit(key, shape, dtype), tiny, np.ones((), dtype)[()])
+        u = el.maximum(tiny, unit(key, shape, dtype))
         return el.neg(steps.log(el.neg(steps.log(u))))
     pair = unit(key, (2, *shape), dtype)
     high, low = (reshape(slice_axis(pair, 0, k, k + 1), shape) for k in (0, 1))
-    fine = el.add(el.add(high, el.mul(low, literal(2.0 ** -int(info.nmant), low))), tiny)
+    fine = steps.add(steps.fused(low, literal(2.0 ** -int(info.nmant), low), high), tiny)
     x = el.select(el.ge(high, literal(0.5, high)), high, fine)
     return el.neg(steps.log(el.neg(steps.log1p(el.neg(x)))))
 

@@ -2,9 +2,10 @@
 
 Input: floats of one dtype.  Output: floats of that dtype.
 A step on half-precision numbers is rounded to their dtype also inside compiled programs, whose
-loops would otherwise go on in float32.  A product that only a sum reads is not rounded (`fused`),
-except in bfloat16.  A parameter that is the same for several draws is prepared once for all of
-them: draws are multiplied by its reciprocal (`ratio`), or by its product with a constant (`times`).
+loops would otherwise go on in float32.  A product that only a sum reads is not rounded (`fused`).
+A parameter that is the same for several draws is prepared once for all of them: draws are
+multiplied by its reciprocal (`ratio`), or by its product with a constant (`times`).  Neither is so
+in bfloat16.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def fused(x: Any, y: Any, z: Any) -> Any:
 
 
 def shared(parameter: Any, draws: Any) -> bool:
-    """Whether several of the draws have one parameter."""
-    return aval_of(parameter).size < aval_of(draws).size
+    """Whether several of the draws have one parameter, which is prepared for them."""
+    few = aval_of(parameter).size < aval_of(draws).size
+    return few and aval_of(parameter).dtype != bfloat16
 
 
 def scaled(x: Any, factor: float) -> Any:

@@ -9,28 +9,40 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from stax.core.aval import aval_of
+from stax.core.aval import Aval, aval_of
+from stax.dtypes import FLOAT32, is_half
 from stax.primitives import elementwise as el
+from stax.primitives.casts import convert
 from stax.primitives.cumulative import cumsum
 from stax.primitives.families import literal
 from stax.primitives.shapes import iota, pad, slice_axis
 from stax.primitives.views import broadcast, move_axis, reduce_sum, reshape
-from stax.random import steps
 
 BLOCK = 16
 
 
-OFFLOADED = 4096  # numbers from which sums are taken in parts
+OFFLOADED = 1 << 14  # bytes of the numbers from which sums are taken in parts
 LANES = 16
 
 
+def offloaded(aval: Aval) -> bool:
+    """Whether JAX hands sums of these numbers, of half types in float32, to another library."""
+    return aval.size * max(aval.dtype.itemsize, FLOAT32.itemsize) >= OFFLOADED
+
+
 def summed(x: Any) -> Any:
-    """The sum along the last axis; of many numbers in parts whose number is a power of two."""
+    """The sum along the last axis; of many numbers in parts whose number is a power of two.
+
+    Half types are added in float32.
+    """
+    dtype = aval_of(x).dtype
+    if is_half(dtype):
+        return convert(summed(convert(x, FLOAT32)), dtype)
     *lead, count = aval_of(x).shape
     axis, parts = len(lead), 1
     if not count:
         return reduce_sum(x, [axis])
-    while aval_of(x).size >= OFFLOADED and 2 * parts <= min(count, LANES):
+    while offloaded(aval_of(x)) and 2 * parts <= min(count, LANES):
         parts *= 2
     rows = -(-count // parts)
     short = rows * parts - count
@@ -40,7 +52,7 @@ def summed(x: Any) -> Any:
     while parts > 1:
         parts //= 2
         low, high = (slice_axis(sums, axis, k, k + parts) for k in (0, parts))
-        sums = steps.add(low, high)
+        sums = el.add(low, high)
     return reshape(sums, lead)
 
 
@@ -52,7 +64,7 @@ def _from_first(x: Any, axis: int) -> Any:
     if count > BLOCK:
         return reshape(slice_axis(cumsum(x, axis), axis, count - 1, count), rest)
     rows = (reshape(slice_axis(x, axis, k, k + 1), rest) for k in range(count))
-    return functools.reduce(steps.add, rows)
+    return functools.reduce(el.add, rows)
 
 
 def running_sum(p: Any, axis: int, reverse: bool = False) -> Any:

@@ -273,11 +273,16 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     return el.complex_(steps.scaled(re, root), steps.scaled(im, root))
 
 
-def normal_over_root_two(key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
-    """Normal numbers of variance 1/2."""
+def symmetric(key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    """Uniform floats in (-1, 1)."""
     one = np.ones((), dtype)
     low = np.nextafter(-one, np.zeros((), dtype))[()]
-    return steps.erfinv(stretched(unit(key, shape, dtype), low, one[()]))
+    return stretched(unit(key, shape, dtype), low, one[()])
+
+
+def normal_over_root_two(key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    """Normal numbers of variance 1/2."""
+    return steps.erfinv(symmetric(key, shape, dtype))
 
 
 def real_normal(key: Any, shape: tuple[int, ...], dtype: DType) -> Any:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.random.functions import functions
+
 Draw = Callable[[Any, Callable[[int], Any]], Any]
 P = np.array([0.1, 0.2, 0.3, 0.4])
 LOGITS = np.arange(12.0).reshape(3, 4) / 4
@@ -21,12 +23,12 @@ EACH = np.linspace(0.2, 5, 10_000, dtype=F4)
 COVARIANCE = np.float32([[2, 0.5], [0.5, 1]])
 
 
-def digest(draw: Callable[[Any], Any]) -> Draw:
-    """The hash of 10,000 draws for each of 20 keys."""
+def digest(draw: Callable[[Any], Any], keys: int = 20) -> Draw:
+    """The hash of 10,000 draws for each of some keys."""
 
     def hashed(r: Any, k: Callable[[int], Any]) -> Any:
         function = draw(r)
-        bits = b"".join(np.asarray(function(k(seed))).tobytes() for seed in range(20))
+        bits = b"".join(np.asarray(function(k(seed))).tobytes() for seed in range(keys))
         return np.frombuffer(hashlib.sha256(bits).digest(), np.uint8)
 
     return hashed
@@ -35,8 +37,6 @@ def digest(draw: Callable[[Any], Any]) -> Draw:
 # Of float32 (or a half type), 10,000 numbers for a key; equal bit for bit, by their hashes.
 SINGLE: dict[str, Callable[[Any], Any]] = {
     "normal": lambda r: lambda k: r.normal(k, N, F4),
-    "normal f16": lambda r: lambda k: r.normal(k, N, "float16"),
-    "normal bf16": lambda r: lambda k: r.normal(k, N, "bfloat16"),
     "normal complex": lambda r: lambda k: r.normal(k, (5000,), "complex64"),
     "truncated_normal": lambda r: lambda k: r.truncated_normal(k, *np.float32([-1, 2]), N, F4),
     "exponential": lambda r: lambda k: r.exponential(k, N, F4),
@@ -98,6 +98,16 @@ DOUBLE: dict[str, Callable[[Any], Any]] = {
     "maxwell f64": lambda r: lambda k: r.maxwell(k, (3000,)),
     "wald f64": lambda r: lambda k: r.wald(k, 1.5, (10_000,), "float64"),
     "uniform f64": lambda r: lambda k: r.uniform(k, (10_000,), "float64", -1.5, 2.7),
+}
+
+# Of half types, by name and dtype; equal bit for bit, by their hashes.
+_OTHER = ("multinomial", "multivariate_normal", "orthogonal")  # see docs/random.md
+HALVES: dict[str, Callable[[Any], Any]] = {
+    f"{name} {dtype}": lambda r, f=draw: lambda k: f(r, k)  # type: ignore[misc]
+    for dtype in ("float16", "bfloat16")
+    for name, draw in functions(dtype).items()
+    if not name.startswith(_OTHER) and f"{name} {dtype}" != "binomial, large float16"
+    if dtype == "float16" or not name.startswith(("ball", "dirichlet"))
 }
 
 # Equal bit for bit.

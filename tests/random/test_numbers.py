@@ -10,7 +10,7 @@ import pytest
 
 from stax import jit, random
 from stax.primitives.random import hashed_words
-from tests.random.draws import CLOSE, DOUBLE, EXACT, SINGLE, digest
+from tests.random.draws import CLOSE, DOUBLE, EXACT, HALVES, SINGLE, digest
 
 NUMBERS: Any = np.load(Path(__file__).with_name("numbers.npz"))
 
@@ -29,6 +29,15 @@ def test_many_are_equal_bit_for_bit(name: str) -> None:
     draw = (SINGLE | DOUBLE)[name]
     np.testing.assert_array_equal(digest(draw)(random, random.PRNGKey), want)
     np.testing.assert_array_equal(digest(lambda r: jit(draw(r)))(random, random.PRNGKey), want)
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_halves_are_equal_bit_for_bit(name: str) -> None:
+    want = NUMBERS[f"{name}, some"]
+    draw = HALVES[name]
+    np.testing.assert_array_equal(digest(draw, 2)(random, random.PRNGKey), want)
+    compiled = digest(lambda r: jit(draw(r)), 2)
+    np.testing.assert_array_equal(compiled(random, random.PRNGKey), want)
 
 
 @pytest.mark.parametrize("name", CLOSE)
