@@ -1,11 +1,11 @@
-"""Entry: python -m benchmarks [run|report|compare|plot|counts|limits|all] ..."""
+"""Entry: python -m benchmarks [run|report|compare|plot|counts|limits|shares|all] ..."""
 
 import importlib
 import os
 import subprocess
 import sys
 
-from benchmarks import plot, report, run
+from benchmarks import plot, report, run, shares
 from benchmarks.worker import ROOT, WORK
 
 
@@ -43,6 +43,8 @@ def main(argv):
         importlib.import_module("benchmarks.counts").main(arguments)
     elif command == "limits":
         limits()
+    elif command == "shares":
+        shares.main(arguments)
     elif command == "all":
         everything(arguments)
     else:

@@ -158,7 +158,7 @@ def _(r):
     return p, m, v, _n(r, 256, 784), onehot(r, 256, 10)
 
 
-@W("p", "logreg grad 100k x 64 f64", tol=1e-12, f64=True, bytes=2 * 100_000 * 64 * 8)
+@W("p", "logreg grad 100k x 64 f64", tol=1e-12, f64=True, bytes=100_000 * 64 * 8)
 def _(r):
     X = r.standard_normal((100_000, 64))
     return r.standard_normal(64) * 0.1, X, np.sign(r.standard_normal(100_000))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import plot, report
+from benchmarks import plot, report, shares
 from benchmarks.definitions import DEFS
 from benchmarks.worker import PEERS, check
 from benchmarks.workloads import WORKLOADS
@@ -51,3 +51,38 @@ def test_a_wrong_result_is_not_timed() -> None:
     assert check([ones], [ones], 1e-6) == 0.0
     assert "output 0" in str(check([ones * 2], [ones], 1e-6))
     assert "outputs" in str(check([], [ones], 1e-6))
+
+
+RATES = {"read": 2e9, "write": 1e9, "single": 1e9, "double": 5e8, "lookups": 1e9, "roots": 1e9}
+
+
+def test_the_limits_of_a_workload_follow_from_what_it_does() -> None:
+    def of(name: str, out_bytes: int) -> dict[str, float]:
+        args = (np.zeros((64, 8), np.float32), [np.zeros(2)])
+        found: dict[str, float] = shares.limits(name, args, out_bytes, RATES, 0.01)
+        return found
+
+    w = WORKLOADS["i"]
+    assert of("i", 16) == {"memory": w.bytes / 2e9}
+    assert of("i", w.bytes) == {"memory": w.bytes / 1e9}
+    assert of("o_sgd", 0) == {"products": WORKLOADS["o_sgd"].flops / 1e9}
+    assert of("w", 0) == {"roots": 512 * 512 / 1e9}
+    assert set(of("k_gather", 0)) == {"memory", "lookups"}
+    assert of("x", 0) == {}
+
+
+def test_pieces_stay_in_cache_and_say_how_much_work_is_left() -> None:
+    x, g = np.zeros((4096, 1024), np.float32), np.zeros(1024, np.float32)
+    (cut, same), part = shares.piece("e_fwd", (x, g))
+    assert cut.nbytes <= shares.CACHED
+    assert same is g
+    assert part == len(cut) / 4096
+    (square,), part = shares.piece("n", (np.zeros((2048, 2048), np.float32),))
+    assert square.shape[0] == square.shape[1]
+    assert square.nbytes <= shares.CACHED
+    assert 0 < part < square.size / 2048**2
+    assert shares.piece("c", (np.zeros((8, 8)),)) == (None, 1.0)
+
+
+def test_the_least_time_is_of_the_process() -> None:
+    assert 0 < shares.least(np.sort, (np.arange(100),), 0.01) < 0.01
