@@ -32,6 +32,7 @@ from stax.backends.c.image import (
     Operand,
     RoutineCall,
 )
+from stax.backends.c.lengths import Lengths
 from stax.backends.c.nested import NestedFunction, Program, nested_call, work_space
 from stax.backends.c.products import product_call, product_routine
 from stax.backends.c.repeats import PrintedKernels
@@ -196,6 +197,12 @@ class _Printer:
         holder = program.in_place.holders(lowered.outputs)
         names = {name: pointers[holder.get(name, name)] for name in pointers}
         uses = Uses(order, lowered.outputs, program.in_place.base, holder)
+        sources = {
+            step: self.printed.source(item, dtypes, functools.partial(uses.escapes, step=step))
+            for step, item in enumerate(order)
+            if not isinstance(item, CallStep)
+        }
+        lengths = Lengths(sources.values())
         calls: list[str] = []
         work: dict[int, int] = {}
         weights: list[Weight] = []
@@ -218,14 +225,14 @@ class _Printer:
                     calls.append(self.call(lowered, item, names))
                     weights.append(weight_of_call(_results(lowered, item)[0]))
                 continue
-            source = self.printed.source(item, dtypes, functools.partial(uses.escapes, step=step))
+            source, length = lengths.shared(sources[step])
             function, number = self.kernel(source, prefix)
             weights.append(weight_of_kernel(function, source))
             work[step] = source.workspace
             place = f"arena + {_place(step, source.workspace)}" if source.workspace else "0"
             own = [f"ctx->products[{self.slot(r)}]" for r in source.routines]
             threads = "1" if uses.fills_for_updates(item, step) else "ctx->threads"
-            given = [*(names[n] for n in source.parameters), place, threads, *own]
+            given = [*(names[n] for n in source.parameters), place, threads, *own, *length]
             arguments = ", ".join(given)
             if source.checks:
                 calls.append(
