@@ -18,6 +18,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from stax.backends.triton.build import loaded_function, module_text
+from stax.loops import contracted
 
 PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -87,7 +88,7 @@ LIBDEVICE = SimpleNamespace(
     erfc=_shimmed(scipy.special.erfc),
     erfinv=_shimmed(scipy.special.erfinv),
     lgamma=_shimmed(scipy.special.gammaln),
-    fma=_shimmed(lambda a, b, c: a.astype(np.longdouble) * b + c),
+    fma=_shimmed(contracted.fma),  # rounded once, as the device's; a long double rounds twice
 )
 
 
