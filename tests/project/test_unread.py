@@ -19,7 +19,7 @@ HARMLESS = frozenset(
     "overwrite_input precision stable subok tol unique_indices aggregate_to_topk "
     "recall_target reduction_input_size_override bucket_size n_iter n_max sort_eigenvalues "
     "assume_unique assume_unique_indices sorted strip_zeros copy type stream key linear sharding "
-    "allow_negative_indices".split()
+    "allow_negative_indices symmetrize_output".split()
 )
 READ_ELSEWHERE = {
     "zeros ones empty arange eye ascontiguousarray": {"device", "like"},  # by their decorator
