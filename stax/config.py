@@ -172,7 +172,7 @@ class Options:
         "STAX_ARRAY_METHODS",
         read=_flag,
         doc="Give NumPy arrays `x.at[...]`, `x.block_until_ready()`, `x.devices()` and "
-        "`x.sharding`; let traced values index them.",
+        "`x.sharding`; let traced values index them and go to their methods.",
         default=True,
         shown="`1`",
     )
