@@ -26,6 +26,7 @@ from stax.pytree_registry import (
     GetAttrKey,
     KeyPath,
     SequenceKey,
+    check_finite,
     classify,
     is_tree_node,
     keystr,
@@ -280,6 +281,7 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDe
     spec: list[Entry] = []
     stack = [tree]
     pop, extend, find = stack.pop, stack.extend, NODES.get
+    many = 1 << 16  # so many nodes raise the suspicion that a container holds itself
     while stack:
         value = pop()
         cls = type(value)
@@ -289,7 +291,11 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDe
         if node is None or (is_leaf is not None and is_leaf(value)):
             spec.append(None)
             leaves.append(value)
-        elif cls is tuple or cls is list:
+            continue
+        if len(spec) > many:
+            check_finite(tree, is_leaf)
+            many *= 8
+        if cls is tuple or cls is list:
             spec.append((cls, len(value), None))
             extend(value[::-1])
         elif cls is dict:
@@ -356,8 +362,12 @@ def tree_flatten_with_path(
     pairs: list[tuple[KeyPath, Any]] = []
     spec: list[Entry] = []
     stack: list[tuple[KeyPath, Any]] = [((), tree)]
+    deep = 1000
     while stack:
         path, value = stack.pop()
+        if len(path) > deep and not is_leaf_takes_path:
+            check_finite(tree, is_leaf)
+            deep *= 8
         stop = is_leaf is not None and (
             is_leaf(path, value) if is_leaf_takes_path else is_leaf(value)
         )

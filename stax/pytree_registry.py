@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from stax.errors import PytreeError, RegistrationError
@@ -25,6 +25,7 @@ __all__ = [
     "KeyPath",
     "Node",
     "SequenceKey",
+    "check_finite",
     "classify",
     "is_tree_node",
     "keystr",
@@ -445,3 +446,32 @@ def static(**kwargs: Any) -> Any:
 def is_tree_node(typ: type) -> bool:
     """Return whether instances of a class are containers rather than leaves."""
     return node_of(typ) is not None
+
+
+def check_finite(tree: Any, is_leaf: Callable[[Any], bool] | None) -> None:
+    """Raise PytreeError when a container holds itself, however deep.
+
+    A walk in depth; a container that is met again while it is open holds itself.
+    """
+    opened: list[tuple[int, Iterator[Any]]] = []
+    inside: set[int] = set()
+    pending = iter([tree])
+    while True:
+        value = next(pending, UNKNOWN)
+        if value is UNKNOWN:
+            if not opened:
+                return
+            done, pending = opened.pop()
+            inside.discard(done)
+            continue
+        node = NODES.get(type(value))
+        if node is None or (is_leaf is not None and is_leaf(value)):
+            continue
+        if id(value) in inside:
+            raise PytreeError(
+                f"a {type(value).__name__} holds itself, so that as a tree it has no end",
+                hint="pass its parts, each once",
+            )
+        inside.add(id(value))
+        opened.append((id(value), pending))
+        pending = iter(list(node.flatten(value)[0]))

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import stax
 from stax import tree, tree_util
 from stax.errors import DtypeError, PytreeError, RegistrationError, ShapeError
 from stax.flatten_util import ravel_pytree
@@ -331,3 +332,23 @@ def test_ravel() -> None:
     empty, undo = ravel_pytree(())
     assert empty.shape == (0,)
     assert undo(empty) == ()
+
+
+def test_a_container_that_holds_itself_is_refused():
+    ring = [1.0]
+    ring.append((ring,))
+    table = {"a": 1.0}
+    table["self"] = {"b": table}
+    for endless in (ring, table):
+        for use in (
+            stax.tree.leaves,
+            stax.tree.leaves_with_path,
+            lambda t: stax.tree.map(lambda x: x, t),
+            stax.jit(lambda t: t),
+            stax.grad(lambda t: 1.0),
+        ):
+            with pytest.raises(stax.PytreeError, match="holds itself"):
+                use(endless)
+    assert stax.tree.leaves(ring, is_leaf=lambda v: v is ring)[0] is ring
+    twice = [1.0, 2.0]
+    assert stax.tree.leaves([[twice, twice]] * 30_000) == [1.0, 2.0, 1.0, 2.0] * 30_000
