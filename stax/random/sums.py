@@ -21,13 +21,13 @@ from stax.primitives.views import broadcast, move_axis, reduce_sum, reshape
 BLOCK = 16
 
 
-OFFLOADED = 1 << 14  # bytes of the numbers from which sums are taken in parts
+OFFLOADED = 4096  # numbers from which sums are taken in parts
 LANES = 16
 
 
 def offloaded(aval: Aval) -> bool:
-    """Whether JAX hands sums of these numbers, of half types in float32, to another library."""
-    return aval.size * max(aval.dtype.itemsize, FLOAT32.itemsize) >= OFFLOADED
+    """Whether JAX hands sums of these numbers to another library."""
+    return aval.size >= OFFLOADED
 
 
 def summed(x: Any) -> Any:
