@@ -28,7 +28,15 @@ from stax.core.trace import (
 from stax.dtypes import DType
 from stax.errors import ConfigurationError, ShapeError
 from stax.numpy.manipulation import diagonal, moveaxis
-from stax.numpy.promotion import as_dtype, asarray_dtype, coerce, has_nested_tracer, stored
+from stax.numpy.promotion import (
+    array_like,
+    as_dtype,
+    asarray_dtype,
+    coerce,
+    has_nested_tracer,
+    stored,
+    strong,
+)
 from stax.numpy.rearranging import pad
 from stax.numpy.registration import (
     axis_index,
@@ -422,7 +430,9 @@ def linspace(
 ) -> Any:
     """Evenly spaced values between bounds that may be traced; as `numpy.linspace`."""
     check_device(device, "linspace")
-    a, b = coerce(operand(start, "linspace"), operand(stop, "linspace"), 1.0)[:2]
+    # Python numbers are weak, also next to a float32.
+    ends = coerce(array_like(start, "linspace"), array_like(stop, "linspace"), 1.0)[:2]
+    a, b = (strong(v) for v in ends)
     shape = np.broadcast_shapes(aval_of(a).shape, aval_of(b).shape)
     kind = aval_of(a).dtype
     count = operator.index(num)
@@ -471,6 +481,9 @@ def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Array:
     """Values evenly spaced on a log scale, for positive bounds; as `numpy.geomspace`."""
+    wide = np.zeros((), asarray_dtype(dtype or float))[()]
+    ends = coerce(operand(start, "geomspace"), operand(stop, "geomspace"), wide, 1.0)
+    start, stop = ends[:2]
     out = np.exp(linspace(np.log(start), np.log(stop), num, endpoint, False, None, axis))
     return out if dtype is None else converted(out, asarray_dtype(dtype))
 

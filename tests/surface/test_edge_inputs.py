@@ -266,3 +266,22 @@ def test_odd_spellings_of_axes_levels_and_indices() -> None:
             f(x)
         with pytest.raises(ValueError, match=r"(?s)must be in the range.*edge_inputs"):
             stax.jit(f)(x)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.complex64, np.int8])
+def test_ranges_have_the_dtype_of_their_ends(kind: Any) -> None:
+    x = kind(2)
+    ranges: list[Callable[[Any], Any]] = [
+        lambda v: np.linspace(v, 1, 3),
+        lambda v: np.linspace(0.0, v, 4, endpoint=False),
+        lambda v: np.linspace(v, np.float32(1), 3),
+        lambda v: np.linspace(v, np.arange(2), 3),
+        lambda v: np.logspace(0, v, 3),
+        lambda v: np.geomspace(1, v + v, 3),
+        lambda v: np.geomspace(np.ones(2, np.float32), v, 3),
+    ]
+    for f in ranges:
+        for given in (x, np.full(2, x)):
+            want, have = f(given), stax.jit(f)(given)
+            assert (have.dtype, have.shape) == (want.dtype, want.shape)
+            np.testing.assert_allclose(have, want, rtol=8 * np.finfo(want.dtype).eps)
