@@ -41,6 +41,19 @@ def test_a_read_across_the_rows_meets_its_own_element(name, shape):
         np.testing.assert_allclose(mine, numpys, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("n", [1024, 1000])
+def test_large_tiles_fetch_the_next_one(n):
+    x, y = np.random.default_rng(n).standard_normal((2, n, n)).astype(np.float32)
+    f = stax.jit(lambda x, y: x.T + y)
+    fetched = re.findall(
+        r"__builtin_prefetch\((p\d) .*?\+ 64\).*?(, 1)?\);", f.lower(x, y).as_text("source")
+    )
+    assert len(set(fetched)) == 2  # what lies along the rows: one argument and the result
+    assert np.array_equal(f(x, y), x.T + y)
+    small = f.lower(x[:64, :64].copy(), y[:64, :64].copy())
+    assert "prefetch" not in small.as_text("source")
+
+
 def test_the_gradient_of_an_extreme_beside_a_transpose():
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((2, 64, 65)), rng.standard_normal((65, 64))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from stax.backends.c.frame import KernelFrame
 from stax.backends.c.handler import load_text
 from stax.backends.c.segments import breakpoints
+from stax.backends.c.streams import streams_of
 from stax.backends.c.transposed import TRANSPOSED_BITS
 from stax.dtypes import DType
 from stax.loops.body import Instr
@@ -143,11 +144,21 @@ class TiledFrame(KernelFrame):
             lines += self._filled(tile, array, name, along)
         lines += [
             f"    for (int64_t {name} = row; {name} < below; {name}++) {{",
+            *("        " + s for s in self._next_tile(along, row)),
             *("        " + s for s in row),
             "    }",
             "}",
         ]
         return lines
+
+    def _next_tile(self, along: str, row: list[str]) -> list[str]:
+        """Fetches of what this row of the next tile reads and writes in steps of one.
+
+        A tile has a few lines of each row, too few for the processor to see where they lead.
+        """
+        elements = [s.strip() for s in row if not s.strip().startswith(("for ", "#pragma"))]
+        streams = streams_of(elements, along, self.emitter.itemsizes, self.emitter.points)
+        return [s for stream in streams for s in stream.fetches("first", TILE_LENGTH, TILE_LENGTH)]
 
     def _filled(self, tile: Tile, array: str, name: str, along: str) -> list[str]:
         """The declaration of a tile's array, and the statements that fill it."""
