@@ -24,6 +24,7 @@ from stax.primitives.views import reshape
 from stax.random import steps
 from stax.random.gammas import gamma
 from stax.random.keys import as_shape, check_key, split
+from stax.random.products import moved
 from stax.random.sums import offloaded, summed
 from stax.random.uniforms import (
     as_array,
@@ -350,7 +351,7 @@ def multivariate_normal(
             f"method is 'cholesky', 'svd' or 'eigh', not {method!r}", op="multivariate_normal"
         )
     noise = real_normal(key, (*lead, n), dtype)
-    return mean + snp.einsum("...ij,...j->...i", factor, noise)
+    return moved(mean, factor, noise)
 
 
 def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None) -> Any:

@@ -202,15 +202,24 @@ EXACT: dict[str, Draw] = {
     "generalized_normal": lambda r, k: r.generalized_normal(k(12), 1.5, (500,)),
     "double_sided_maxwell": lambda r, k: r.double_sided_maxwell(k(12), 1.0, 2.0, (2000,)),
     "gamma small": lambda r, k: r.gamma(k(14), np.array([0.1, 0.3]), (500, 2)),
+    "multivariate_normal": lambda r, k: r.multivariate_normal(
+        k(13), np.array([1.0, 2.0]), np.array([[2.0, 0.5], [0.5, 1.0]]), (5,)
+    ),
+    "multivariate_normal many": lambda r, k: r.multivariate_normal(
+        k(13), np.array([1.0, 2.0, 3.0]), np.eye(3) + 1, (500,)
+    ),
+    "multivariate_normal one": lambda r, k: r.multivariate_normal(
+        k(13), np.arange(5.0), np.eye(5) + 1
+    ),
+    "multivariate_normal each": lambda r, k: r.multivariate_normal(
+        k(13), np.zeros((4, 2)), np.eye(2) + np.arange(4.0)[:, None, None], (3, 4)
+    ),
     "categorical f32": lambda r, k: r.categorical(k(11), np.float32(LOGITS), shape=(99, 3)),
 }
 
 # Equal but for the rounding of the functions they are made of.
 CLOSE: dict[str, Draw] = {
     "ball": lambda r, k: r.ball(k(12), 3, 2, (5,)),
-    "multivariate_normal": lambda r, k: r.multivariate_normal(
-        k(13), np.array([1.0, 2.0]), np.array([[2.0, 0.5], [0.5, 1.0]]), (5,)
-    ),
     "orthogonal": lambda r, k: r.orthogonal(k(13), 3),
     "orthogonal wide": lambda r, k: r.orthogonal(k(13), 2, (2,), m=3),
     "gamma": lambda r, k: r.gamma(k(14), np.array([0.1, 0.5, 1.0, 3.0, 50.0]), (40, 5)),
