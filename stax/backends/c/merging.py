@@ -44,7 +44,7 @@ from stax.loops.symbolic import (
 from stax.schedule.kernel import Kernel, Member, Role, row_major
 
 BLOCKS = 64
-SHARED_BYTES = 1 << 18  # of the columns that a share keeps on the stack
+SHARED_BYTES = 1 << 17  # of the columns that a share keeps on the stack
 # Blocks are merged as a tree, so that the error of a sum grows with the logarithm of their number.
 _PAIRS_OF_BLOCKS = (
     "for (int64_t half = 1; half < @BLOCKS@; half *= 2)",
