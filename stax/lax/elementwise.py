@@ -390,13 +390,16 @@ def complex(x: Any, y: Any) -> Any:
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     """`on_true` where the Boolean `pred` holds, else `on_false`.
 
-    `pred` is a scalar or has the shape of the cases, whose dtypes are promoted.
+    `pred` is a scalar or has the shape of the cases, whose dtypes are promoted.  An integer holds
+    from 1 on.
 
     >>> select(np.array([True, False]), np.array([1, 2]), np.array([3, 4]))
     array([1, 4])
     """
     a, b = coerce(array_like(on_true, "select"), array_like(on_false, "select"))
     condition = array_like(pred, "select")
+    if aval_of(condition).dtype.kind in "iu":
+        return select_n(condition, b, a)
     check_kinds("select", "b", condition)
     return el.select(condition, a, b)
 

@@ -306,6 +306,23 @@ def test_a_compiler_that_refuses_a_wished_flag_works_without(
 
 
 @needs_compiler
+def test_what_was_found_for_other_flags_is_not_remembered(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    probe = toolchain._probe
+    monkeypatch.setattr(toolchain, "_probe", lambda c: asked.append(c) or probe(c))
+    for _ in range(2):
+        toolchain._find()
+    assert len(asked) == 1
+    monkeypatch.setattr(toolchain, "_FRAME_FLAGS", ("-fomit-frame-pointer",))
+    found, _ = toolchain._find()
+    assert len(asked) == 2
+    assert found is not None
+    assert "-fomit-frame-pointer" in found.flags
+
+
+@needs_compiler
 def test_an_evicted_library_is_built_again(own_cache: Path) -> None:
     found = toolchain.require_toolchain()
     source = "int seven(void) { return 7; }"

@@ -245,3 +245,11 @@ def test_scatter_apply_to_places_that_repeat_in_batches_that_do_not_touch():
     np.testing.assert_array_equal(f([[0], [4]]), [3, 3, 3, 1, 3, 3, 3, 1])
     with pytest.raises(ShapeError, match="apart"):
         f([[0], [2]])
+
+
+@pytest.mark.parametrize("run", [lambda f: f, stax.jit])
+def test_select_by_integers(run):
+    on, off = np.arange(3.0), -np.arange(3.0)
+    for dtype in (np.int32, np.int64, np.uint8):
+        got = run(lax.select)(np.array([1, 0, 1], dtype), on, off)
+        np.testing.assert_array_equal(got, [0.0, -1.0, 2.0])

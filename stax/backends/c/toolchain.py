@@ -41,7 +41,7 @@ __all__ = [
     "toolchain_fault",
 ]
 
-_PROBE_VERSION = "8"
+_PROBE_VERSION = "8"  # of how the probe asks; what it asks for counts by itself
 _TIMEOUT = 600.0
 _BASE_FLAGS = ("-shared", "-fPIC", "-std=gnu11", "-w")
 NUMERIC_FLAGS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv")
@@ -410,7 +410,7 @@ def _find() -> tuple[Toolchain | None, str]:
         return None, "the C compiler is switched off (STAX_CC=none)"
     faults: list[str] = []
     for wish, command in _candidates():
-        stamp = (_PROBE_VERSION, cpu_identity(), *_stamp(command), sys.executable)
+        stamp = (_PROBE_VERSION, _wishes(), cpu_identity(), *_stamp(command), sys.executable)
         key = cache.content_key("toolchain", *stamp)
         toolchain = _remembered(key)
         if toolchain is None:
@@ -426,6 +426,13 @@ def _find() -> tuple[Toolchain | None, str]:
         return None, "no C compiler works here: " + "; ".join(faults)
     looked = f"STAX_CC={explicit}" if explicit else "CC, cc, gcc, clang"
     return None, f"no C compiler was found (looked for {looked})"
+
+
+def _wishes() -> str:
+    """Return all that a probe tries: what was found for other wishes does not hold."""
+    flags = (_BASE_FLAGS, NUMERIC_FLAGS, _WISHED_FLAGS, _QUICK_FLAGS, VECTOR_FLAGS)
+    frames = (_LEAN_LIBRARIES, _LIBRARIES, _FRAME_FLAGS, _NARROW_FLAGS)
+    return repr((_PROBE_SOURCE, flags, frames))
 
 
 def _stamp(command: Sequence[str]) -> list[str]:
