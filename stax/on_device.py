@@ -36,6 +36,7 @@ from stax.errors import CompilerNotFoundError, ConcretizationError
 from stax.pytree import tree_leaves, tree_map
 from stax.transforms.jit import jit
 
+_LONGEST = np.iinfo(np.int64)
 _EXPONENTS = frozenset({-2, -1, 0.5, 2, 3, 4})  # a program of their own is worth its compilation
 
 
@@ -63,9 +64,14 @@ class _Several:
     parts: tuple[Any, ...]
 
 
-def _template(value: Any, given: list[Any], numbers: bool) -> Any:
-    """The argument with its arrays replaced by their places in `given`."""
-    numbers = numbers and not (type(value) is int and not -(1 << 63) <= value < 1 << 63)
+def _template(value: Any, given: list[Any], numbers: bool, beside: Any = ()) -> Any:
+    """The argument with its arrays replaced by their places in `given`.
+
+    A Python number that is no element of an integer array `beside` it is compiled in, so that it is
+    compared by its value and refused elsewhere, as in NumPy; a program would cut off its high bits.
+    """
+    if type(value) is int and numbers:
+        numbers = all(limits.min <= value <= limits.max for limits in (_LONGEST, *beside))
     if isinstance(value, Methods | np.ndarray) or (numbers and _is_number(value)):
         given.append(value)
         return _Given(len(given) - 1)
@@ -75,6 +81,11 @@ def _template(value: Any, given: list[Any], numbers: bool) -> Any:
         bounds = (value.start, value.stop, value.step)
         return _Several(slice, tuple(_template(v, given, False) for v in bounds))
     return _Fixed(type(value), value, repr(value))
+
+
+def _limits(args: tuple[Any, ...]) -> list[np.iinfo[Any]]:
+    dtypes = [v.dtype for v in args if hasattr(v, "dtype")]
+    return [np.iinfo(d) for d in dtypes if d.kind in "iu"]
 
 
 def _is_number(value: Any) -> bool:
@@ -154,7 +165,8 @@ def compute(
     given: list[Any] = []
     if isinstance(function, np.ufunc):
         small = function is np.power and type(args[1]) in (int, float) and args[1] in _EXPONENTS
-        templates = [_template(v, given, not (small and k)) for k, v in enumerate(args)]
+        beside = _limits(args)
+        templates = [_template(v, given, not (small and k), beside) for k, v in enumerate(args)]
     elif function is operator.getitem:
         templates = [_template(v, given, True) for v in args]
     else:

@@ -8,7 +8,7 @@ import pytest
 import stax
 from stax import on_device
 from stax.backends.triton.array import put
-from stax.errors import ConcretizationError, DtypeError, MutationError
+from stax.errors import ConcretizationError, DtypeError, MutationError, RangeError
 
 X = (np.arange(6, dtype=np.float32).reshape(2, 3) - 2) / 3
 NAMES = stax.numpy
@@ -162,6 +162,10 @@ WRITES = {
     "fill_diagonal": lambda x: np.fill_diagonal(x, 0),
     "sum": lambda x: np.sum(X, out=x),
     "concatenate": lambda x: np.concatenate([x, x], out=x),
+    "clip": lambda x: np.clip(X, 0, 1, x),
+    "put_along_axis": lambda x: np.put_along_axis(arr=x, indices=X, values=0, axis=0),
+    "add": lambda x: np.add.at(x, 0, 1),
+    "multiply": lambda x: np.multiply(X, 2, x),
 }
 
 
@@ -171,6 +175,67 @@ def test_an_array_on_a_device_is_never_written_to(name):
     with pytest.raises(MutationError, match=rf"{name}: .*on cuda:0 cannot be written to"):
         WRITES[name](x)
     np.testing.assert_array_equal(x, X)
+
+
+def written(f):
+    def run(x):
+        out = np.zeros((2, 3), np.float32)
+        f(out, x)
+        return out
+
+    return run
+
+
+WRITTEN = {
+    "copyto": written(lambda out, x: np.copyto(out, x)),
+    "copyto by name": written(lambda out, x: np.copyto(dst=out, src=x, where=x > 0)),
+    "place": written(lambda out, x: np.place(out, x > 0, [9])),
+    "by place": written(lambda out, x: np.clip(x, 0, 1, out)),
+    "sum": written(lambda out, x: np.sum(x, 0, None, out[0])),
+    "dot": written(lambda out, x: np.dot(x[:, :2], x, out)),
+    "at": written(lambda out, x: np.add.at(out, (slice(None), 0), x[:, 1])),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_array_of_the_process_is_written_to(name):
+    compared(WRITTEN[name])
+
+
+OF_NO_NUMBERS = {
+    "text": np.array("text"), "scalar": np.str_("text"), "words": ["a", "b", "c"],
+    "date": np.datetime64("2020"), "bytes": b"text", "objects": np.array([1, None, 0], object),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_NO_NUMBERS)
+def test_what_is_no_number_compares_as_with_numpy(name):
+    other = OF_NO_NUMBERS[name]
+    found = compared(lambda x: (x == other, x != other))
+    assert all(isinstance(v, stax.DeviceArray) for v in found)
+
+
+SMALL = np.array([1, 2, 250], np.uint8)
+COMPARED = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+
+
+@pytest.mark.parametrize("number", [257, -1, 2**70, 255])
+@pytest.mark.parametrize("function", COMPARED)
+def test_a_number_beyond_the_type_compares_by_its_value(function, number):
+    x = put(SMALL)
+    np.testing.assert_array_equal(function(x, number), function(SMALL, number))
+    np.testing.assert_array_equal(function(number, x), function(number, SMALL))
+
+
+@pytest.mark.parametrize("number", [256, -1])
+def test_a_number_beyond_the_type_is_refused(number):
+    x = put(SMALL)
+    for f in (np.add, np.multiply, np.maximum, np.floor_divide, np.bitwise_and, np.left_shift):
+        for operands in ((x, number), (number, x)):
+            with pytest.raises(RangeError, match=rf"{number} out of bounds for uint8"):
+                f(*operands)
+    np.testing.assert_array_equal(x / number, SMALL / number)
+    np.testing.assert_array_equal(np.add(x, number, dtype=int), np.add(SMALL, number, dtype=int))
 
 
 def test_errors_are_those_of_arrays():

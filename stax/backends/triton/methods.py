@@ -9,8 +9,10 @@ back ends, and the public names put it there.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +21,8 @@ import numpy as np
 
 from stax.core.aval import Remote
 from stax.core.trace import ARRAY_FUNCTIONS, Tracer
-from stax.errors import DeviceError, MutationError
+from stax.dtypes import is_supported
+from stax.errors import MutationError
 
 if TYPE_CHECKING:
     from stax.backends.triton.array import DeviceArray
@@ -28,7 +31,6 @@ COMPUTE: list[Callable[..., Any]] = []
 """`compute(function, name, args, kwargs)`: a function of arrays, under a name that is its own."""
 
 _WRITING = frozenset((np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis))
-_OPERANDS = (bool, int, float, complex, list, tuple)  # beside what has a dtype
 _OF_TYPES = frozenset(
     (np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj,
      np.common_type)
@@ -93,13 +95,8 @@ class Methods(_Mixin, Remote):
     clip, round, conj, conjugate = (_method(n) for n in ("clip", "round", "conj", "conjugate"))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        for target in kwargs.get("out", ()):
-            if isinstance(target, Methods):
-                raise DeviceError(
-                    f"{ufunc.__name__}: the result cannot be written to an array on "
-                    f"{cast('DeviceArray', target).device}, which never changes",
-                    hint="leave out= away",
-                )
+        for target in inputs[:1] if method == "at" else kwargs.get("out", ()):
+            _refuse_to_write(ufunc.__name__, target)
         if method != "__call__" or kwargs.get("out") is not None:
             given = [on_host(v) for v in inputs]
             return getattr(ufunc, method)(*given, **{k: on_host(v) for k, v in kwargs.items()})
@@ -108,17 +105,14 @@ class Methods(_Mixin, Remote):
     def __array_function__(
         self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
     ) -> Any:
-        target = kwargs.get("out", args[0] if args and function in _WRITING else None)
-        if isinstance(target, Methods):
-            raise MutationError(
-                f"{function.__name__}: an array on {_here(target).device} cannot be written to, "
-                "it never changes",
-                hint="leave out= away, or write x = x.at[index].set(value)",
-            )
+        traced = any(issubclass(t, Tracer) for t in types)
+        place, name = _written(function)
+        target = kwargs.get(name, args[place] if place < len(args) else None)
+        _refuse_to_write(function.__name__, target)
         if function in _OF_TYPES:
             outlines = [_outline(v) if isinstance(v, Methods) else v for v in args]
             return function(*outlines, **kwargs)
-        if function not in ARRAY_FUNCTIONS and not any(issubclass(t, Tracer) for t in types):
+        if not traced and (function not in ARRAY_FUNCTIONS or target is not None):
             return function(*on_host(args), **{k: on_host(v) for k, v in kwargs.items()})
         return compute(function, function.__name__, args, kwargs)
 
@@ -132,7 +126,7 @@ class Methods(_Mixin, Remote):
 
     def _compared(self, plain: Any, ufunc: np.ufunc, other: Any) -> Any:
         """What NumPy's comparison gives for what is no number, too: a text equals none."""
-        if hasattr(other, "dtype") or isinstance(other, _OPERANDS):
+        if _is_numeric(other):
             return ufunc(self, other)
         found = plain(_here(self).to_numpy(), other)
         here = isinstance(found, np.ndarray | np.generic)
@@ -251,6 +245,36 @@ def _listed(key: list[Any]) -> np.ndarray[Any, Any]:
     """A list of places as an array; NumPy reads one without elements as integers."""
     found = np.asarray(key)
     return found if found.size else found.astype(np.intp)
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether a value is of numbers that programs have; texts, dates and records are not."""
+    if isinstance(value, list | tuple):
+        return all(_is_numeric(v) for v in value)
+    dtype = getattr(value, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        return is_supported(dtype.newbyteorder("="))
+    return dtype is not None or isinstance(value, int | float | complex)
+
+
+@functools.cache
+def _written(function: Callable[..., Any]) -> tuple[int, str]:
+    """Place and name of the argument that a function writes to."""
+    names = inspect.signature(function).parameters
+    if function in _WRITING:
+        return 0, next(iter(names))
+    found = names.get("out")
+    if found is None or found.kind is found.KEYWORD_ONLY:
+        return sys.maxsize, "out"
+    return list(names).index("out"), "out"
+
+
+def _refuse_to_write(name: str, target: Any) -> None:
+    if isinstance(target, Methods):
+        raise MutationError(
+            f"{name}: an array on {_here(target).device} cannot be written to, it never changes",
+            hint="leave out= away, or write x = x.at[index].set(value)",
+        )
 
 
 def _is_integer(key: Any) -> bool:
