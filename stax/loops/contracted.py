@@ -186,8 +186,9 @@ log1p = in_precision(_log1p, contracted_f64.log1p)
 log1p.__doc__ = "The logarithm of 1 + x by Cephes' quotient near 0, else by `log`."
 
 
-# erf(x) / x as a quotient of polynomials in x*x, from the highest power down, up to the number from
-# where on erf(x) rounds to 1: the approximation of Eigen's vector functions.
+# erf(x) / x as a quotient of polynomials in x*x, from the highest power down: the approximation of
+# Eigen's vector functions.  From ERF_END on erf(x) is 1, where JAX's compiler computes it beside a
+# product, as draws do.
 ERF_TOP = constants(
     2.2905065861350646e-4, 3.4082910107109506e-3, 5.0955695062380861e-2, 1.8520832239976145e-1,
     1.128379143519084,
@@ -196,14 +197,15 @@ ERF_BOTTOM = constants(
     -1.1791602954361697e-7, 2.3547966471313185e-5, 1.0179625278914885e-3,
     1.4070470171167667e-2, 1.1098505178285362e-1, 4.9746925110067538e-1, 1.0,
 )  # fmt: skip
-ERF_END = float(_F(3.832506856900711))
+ERF_END = float(_F(3.7439211627767994))
 
 
 def _erf(x: Any) -> Any:
-    x = wide(np.clip(x, _F(-ERF_END), _F(ERF_END)))
-    square = rounded(x * x)
-    top = rounded(x * polynomial(ERF_TOP, square))
-    return (top / polynomial(ERF_BOTTOM, square)).astype(FLOAT32)
+    v = wide(np.clip(x, _F(-ERF_END), _F(ERF_END)))
+    square = rounded(v * v)
+    top = rounded(v * polynomial(ERF_TOP, square))
+    value = (top / polynomial(ERF_BOTTOM, square)).astype(FLOAT32)
+    return np.where(np.abs(x) >= _F(ERF_END), np.copysign(_F(1), x), value)
 
 
 erf = in_precision(_erf, contracted_f64.erf)

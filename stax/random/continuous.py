@@ -29,6 +29,7 @@ from stax.random.sums import offloaded, summed
 from stax.random.uniforms import (
     as_array,
     as_float,
+    check_factored,
     draw_dtype,
     draw_shape,
     float_info,
@@ -313,6 +314,7 @@ def multivariate_normal(
       method: the root of the covariance: "cholesky" (of positive definite ones), "eigh" or "svd".
 
     Raises:
+      DtypeError: the dtype is a half type, in which no matrices are factored.
       ShapeError: shapes that do not fit, or another method.
       LinAlgError: "cholesky" of a matrix that is not positive definite.
 
@@ -323,6 +325,7 @@ def multivariate_normal(
     if dtype is None:
         dtype = snp.result_type(mean, cov, np.float32)
     dtype = draw_dtype("multivariate_normal", dtype, np.float64)
+    check_factored("multivariate_normal", dtype)
     key, mean, cov = (
         check_key(key, "multivariate_normal"),
         *(as_float(v, dtype) for v in (mean, cov)),
@@ -360,11 +363,15 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | No
     They have shape (*shape, n, m), and m is n by default; with a complex dtype they are unitary.
     Source: F. Mezzadri, Notices of the AMS 54 (2007).
 
+    Raises:
+      DtypeError: the dtype is a half type, in which no matrices are factored.
+
     >>> q = orthogonal(stax.random.key(0), 3)
     >>> bool(np.allclose(q @ q.T, np.eye(3)))
     True
     """
     dtype = draw_dtype("orthogonal", dtype, np.float64, "fc")
+    check_factored("orthogonal", dtype)
     key, shape = check_key(key, "orthogonal"), as_shape(shape)
     rows = operator.index(n)
     columns = rows if m is None else operator.index(m)

@@ -15,7 +15,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.core.trace import Tracer
-from stax.dtypes import DType, is_complex, is_float, is_inexact, is_integer
+from stax.dtypes import DType, is_complex, is_float, is_half, is_inexact, is_integer
 from stax.errors import DtypeError, ShapeError
 from stax.numpy.promotion import asarray_dtype
 from stax.primitives import elementwise as el
@@ -47,6 +47,21 @@ def draw_dtype(op: str, dtype: Any, default: Any, kinds: str = "f") -> DType:
         wanted = " or ".join(words[k] for k in kinds)
         raise DtypeError(f"dtype must be {wanted}, got {found}", op=op)
     return found
+
+
+def check_factored(op: str, dtype: DType) -> None:
+    """Refuse draws whose matrices are factored in a dtype that linear algebra does not have.
+
+    Raises:
+      DtypeError: it is a half type.
+    """
+    if is_half(dtype):
+        raise DtypeError(
+            f"matrices of {dtype} are not factored",
+            op=op,
+            where=user_source() or None,
+            hint='draw with dtype="float32" and convert the result with .astype',
+        )
 
 
 def as_array(value: Any) -> Any:

@@ -21,7 +21,9 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, np.inf, -np.inf, np.nan, 1e-45, -1e-
 PATTERNS = RNG.integers(0, 2**32, 100_000, dtype=np.uint32).view(np.float32)
 EVEN = RNG.uniform(-1, 1, 100_000).astype(np.float32)
 NEXT_TO_ONE = np.float32(1) - np.arange(1000, dtype=np.float32) * np.float32(2**-24)
-SINGLES = np.concatenate([np.float32(SPECIAL), PATTERNS, EVEN, NEXT_TO_ONE, -NEXT_TO_ONE])
+SINGLES = np.concatenate(
+    [np.float32(SPECIAL), PATTERNS, EVEN, 4 * EVEN[:20_001], NEXT_TO_ONE, -NEXT_TO_ONE]
+)
 FUNCTIONS = {
     "log": (contracted_log, np.log),
     "log1p": (contracted_log1p, np.log1p),

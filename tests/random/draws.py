@@ -20,6 +20,7 @@ LOGITS = np.arange(12.0).reshape(3, 4) / 4
 TABLE = np.arange(24).reshape(4, 6)
 F4, N = "float32", (10_000,)
 EACH = np.linspace(0.2, 5, 10_000, dtype=F4)
+WIDTHS = np.geomspace(0.05, 90, 10_000, dtype=F4)
 COVARIANCE = np.float32([[2, 0.5], [0.5, 1]])
 
 
@@ -39,6 +40,10 @@ SINGLE: dict[str, Callable[[Any], Any]] = {
     "normal": lambda r: lambda k: r.normal(k, N, F4),
     "normal complex": lambda r: lambda k: r.normal(k, (5000,), "complex64"),
     "truncated_normal": lambda r: lambda k: r.truncated_normal(k, *np.float32([-1, 2]), N, F4),
+    "truncated_normal each": lambda r: lambda k: r.truncated_normal(k, -WIDTHS, WIDTHS, N, F4),
+    "truncated_normal far": lambda r: (
+        lambda k: r.truncated_normal(k, *np.float32([-5.35, 5.31]), N, F4)
+    ),
     "exponential": lambda r: lambda k: r.exponential(k, N, F4),
     "gumbel": lambda r: lambda k: r.gumbel(k, N, F4),
     "gumbel high": lambda r: lambda k: r.gumbel(k, N, F4, "high"),

@@ -145,3 +145,18 @@ def test_bad_arguments() -> None:
         random.bernoulli(KEY, np.ones(3), (2,))
     with pytest.raises(ShapeError, match="without replacement"):
         random.choice(KEY, 3, (4,), replace=False)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("way", [lambda f: f, stax.jit], ids=["eager", "compiled"])
+def test_half_matrices_are_not_factored(dtype: str, way: Callable[..., Any]) -> None:
+    draws: dict[str, Callable[[Any], Any]] = {
+        "multivariate_normal": lambda k: random.multivariate_normal(
+            k, np.zeros(2), np.eye(2), (), dtype
+        ),
+        "orthogonal": lambda k: random.orthogonal(k, 3, (), dtype),
+    }
+    for name, draw in draws.items():
+        message = rf"{name}: matrices of {dtype} are not factored\n  at .*test_transforms"
+        with pytest.raises(DtypeError, match=message):
+            way(draw)(KEY)

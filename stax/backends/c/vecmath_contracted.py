@@ -73,12 +73,13 @@ STAX_INLINE float stax_contracted_log1p_f32(float x) {{
 }}
 //: contracted_erf_f32 36
 STAX_INLINE float stax_contracted_erf_f32(float x) {{
-    x = x > {single(ERF_END)} ? {single(ERF_END)} : x;
-    x = x < {single(-ERF_END)} ? {single(-ERF_END)} : x;
-    float square = x * x;
+    float v = x > {single(ERF_END)} ? {single(ERF_END)} : x;
+    v = v < {single(-ERF_END)} ? {single(-ERF_END)} : v;
+    float square = v * v;
     {polynomial("top", ERF_TOP, "square")}
     {polynomial("bottom", ERF_BOTTOM, "square")}
-    return x * top / bottom;
+    float value = v * top / bottom;
+    return __builtin_fabsf(x) >= {single(ERF_END)} ? __builtin_copysignf(1.0f, x) : value;
 }}
 //: contracted_erfinv_f32 100
 STAX_INLINE float stax_contracted_erfinv_f32(float x) {{

@@ -90,6 +90,7 @@ FUNCTIONS: dict[str, str] = {
         {polynomial("top", ERF_TOP, "square")}
         {polynomial("bottom", ERF_BOTTOM, "square")}
         r = tl.div_rn(v * top, bottom)
+        r = tl.where(x >= {ERF_END!r}, {full(1.0)}, tl.where(x <= {-ERF_END!r}, {full(-1.0)}, r))
 """,
     ),
     "stax_contracted_erfinv": by_precision("erfinv", f"""
