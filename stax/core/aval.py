@@ -98,6 +98,10 @@ class Remote:
         """Type of the value."""
         return Aval(self.shape, self.dtype)
 
+    def put_beside(self, value: Any) -> Remote:
+        """A copy of an array of NumPy's where this one lies."""
+        raise NotImplementedError
+
 
 def aval_of(value: Any) -> Aval:
     """The type of a NumPy array, NumPy scalar, Python scalar or traced value."""

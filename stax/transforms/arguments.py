@@ -435,3 +435,13 @@ def finished(values: Sequence[Any], borrowed: Iterable[Any] = ()) -> list[Any]:
             value = np.asarray(value)[()]
         out.append(value)
     return out
+
+
+def beside(places: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """The values, each where its place lies: zeros that nothing was computed for are NumPy's."""
+    return [
+        p.put_beside(v)
+        if isinstance(p, Remote) and isinstance(v, np.ndarray | np.generic) and v.dtype != float0
+        else v
+        for p, v in zip(places, values, strict=True)
+    ]

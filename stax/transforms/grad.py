@@ -27,6 +27,7 @@ from stax.pytree import (
 from stax.pytree_registry import register_as_tuple
 from stax.transforms.arguments import (
     FlatFunction,
+    beside,
     check_argnums,
     check_callable,
     check_differentiable,
@@ -91,7 +92,7 @@ def jvp(
     out_tangents = [
         instantiate(trace.tangent_of(v), p) for v, p in zip(results, outs, strict=False)
     ]
-    done = finished([*outs, *out_tangents], [*leaves, *given])
+    done = finished([*outs, *beside(outs, out_tangents)], [*leaves, *given])
     out = fun.unflatten(done[: len(outs)])
     tangent = fun.unflatten(done[len(outs) :])
     if has_aux:
@@ -292,7 +293,7 @@ def value_and_grad(
         seed = np.ones_like(out) if isinstance(out, Remote) else np.ones((), aval.dtype)[()]
         cts = [seed, *[None] * (len(linear.outs) - 1)]
         results = pull_back(linear, cts, [aval_of(p) for p in leaves])
-        gradients = tree_unflatten(treedef, finished(results))
+        gradients = tree_unflatten(treedef, finished(beside(leaves, results)))
         gradient = gradients if isinstance(argnums, tuple | list) else gradients[0]
         value = finished(outs)[0]
         return ((value, aux), gradient) if has_aux else (value, gradient)
@@ -375,7 +376,8 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     check_callable(f, "hvp")
     _check_sequences("hvp", primals, tangents)
     gradient = grad(f, argnums=tuple(range(len(primals))))
-    product = jvp(gradient, primals, tangents)[1]
+    found, treedef = tree_flatten(jvp(gradient, primals, tangents)[1])
+    product = tree_unflatten(treedef, beside(tree_flatten(tuple(primals))[0], found))
     if isinstance(primals, list):
         return list(product)
     return Product(product) if len(product) == 1 and is_array(product[0]) else product

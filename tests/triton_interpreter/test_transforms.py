@@ -71,6 +71,11 @@ TRANSFORMED = {
         lambda v: (NAMES.asarray(v).at[0].set(1.0) * v).sum())(x),
     "an index on the device": lambda x: stax.grad(
         lambda v: (v[(x[:, 0] * 0).astype(int)] ** 2).sum())(x),
+    "a gradient of zero": lambda x: stax.value_and_grad(
+        lambda v: (v["a"] ** 2).sum() + v["c"].sum())({"a": x, "b": x, "c": np.ones(2)})[1]["b"],
+    "a gradient of a constant": lambda x: stax.grad(lambda v: 1.0)(x),
+    "a tangent of zero": lambda x: stax.jvp(lambda v: np.sign(v), (x,), (x,)),
+    "a product with a Hessian of zero": lambda x: stax.hvp(lambda v: v.sum(), (x,), (x,)),
     "where": lambda x: stax.grad(lambda v: np.where(x > 0, v * v, 2 * v).sum())(x),
     "concatenate": lambda x: stax.grad(lambda v: (np.concatenate([v, x]) ** 2).sum())(x),
 }  # fmt: skip
