@@ -220,10 +220,10 @@ tan.__doc__ = "The tangent of the C library; float32's of GNU's up to 2.40, NaN 
 
 
 def reciprocal_root(x: Any) -> Any:
-    """The inverse of the square root of float32 and half types, contracted; else the ordinary."""
+    """The inverse of the square root, contracted; half types are computed in float32."""
     x = np.asarray(x)
     if x.dtype.itemsize == 8:
-        return 1 / np.sqrt(x)
+        return contracted_powers_f64.reciprocal_root(x)
     return _reciprocal_root(x.astype(FLOAT32)).astype(x.dtype)
 
 

@@ -152,3 +152,32 @@ def test_tables_of_powers() -> None:
         np.testing.assert_array_equal(floats, [float(v) for v in exact])
         lost = [float(v / Decimal(t) - 1) for v, t in zip(exact, floats.tolist(), strict=True)]
     np.testing.assert_array_equal(above, lost)
+
+
+def test_reciprocal_roots_step_from_the_estimate_of_the_processor() -> None:
+    numbers = np.exp(RNG.uniform(-700, 700, 100_000))
+    estimate = contracted_powers_f64.estimated_root(numbers)
+    assert np.abs(estimate * np.sqrt(numbers) - 1).max() < 2.0**-14
+    np.testing.assert_array_equal(
+        estimate[::7] / 2, contracted_powers_f64.estimated_root(4 * numbers[::7])
+    )
+    fours = 4.0 ** np.arange(-500, 500)
+    np.testing.assert_array_equal(contracted_powers_f64.estimated_root(fours) ** 2 * fours, 1.0)
+    # Bits that `_mm512_rsqrt14_pd` gave.
+    known = {
+        1.1: "0x1.e82fp-1",
+        1.9: "0x1.7373p-1",
+        2.0: "0x1.6a05p-1",
+        2.7: "0x1.3799p-1",
+        3.9: "0x1.0344p-1",
+        0.3: "0x1.d368p+0",
+        1e-300: "0x1.38d4p+498",
+        1e300: "0x1.a2ffp-499",
+    }
+    for x, want in known.items():
+        assert contracted_powers_f64.estimated_root(np.array([x]))[0] == float.fromhex(want)
+    got = contracted_powers_f64.reciprocal_root(np.concatenate([SPECIAL, numbers]))
+    with np.errstate(all="ignore"):
+        want = 1 / np.sqrt(np.concatenate([SPECIAL, numbers]))
+    np.testing.assert_allclose(got, want, rtol=4e-16)
+    assert np.mean(got != want) > 0.1

@@ -102,6 +102,12 @@ DOUBLE: dict[str, Callable[[Any], Any]] = {
     "weibull_min f64": lambda r: lambda k: r.weibull_min(k, 1.5, 2.0, (10_000,)),
     "maxwell f64": lambda r: lambda k: r.maxwell(k, (3000,)),
     "wald f64": lambda r: lambda k: r.wald(k, 1.5, (10_000,), "float64"),
+    "gamma f64": lambda r: lambda k: r.gamma(k, 2.7, (10_000,)),
+    "gamma f64 each": lambda r: lambda k: r.gamma(k, np.linspace(0.2, 6, 30), (300, 30)),
+    "loggamma f64": lambda r: lambda k: r.loggamma(k, np.linspace(0.2, 6, 30), (300, 30)),
+    "beta f64": lambda r: lambda k: r.beta(k, 0.7, 2.7, (10_000,)),
+    "f f64": lambda r: lambda k: r.f(k, 3.5, 7.2, (3000,), "float64"),
+    "dirichlet f64": lambda r: lambda k: r.dirichlet(k, np.array([0.5, 1.3, 4.0]), (300,)),
     "uniform f64": lambda r: lambda k: r.uniform(k, (10_000,), "float64", -1.5, 2.7),
 }
 
