@@ -101,7 +101,8 @@ def truncated_normal(
     """
 
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        draw = uniforms.truncated_normal(key, lower, upper, as_shape(shape), _dtype(dtype))
+        shape = as_shape("truncated_normal", shape)
+        draw = uniforms.truncated_normal(key, lower, upper, shape, _dtype(dtype))
         return _scaled(draw, stddev)
 
     return init
@@ -151,7 +152,7 @@ def variance_scaling(
     """
 
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        shape = as_shape(shape)
+        shape = as_shape("variance_scaling", shape)
         dtype = _dtype(dtype)
         fan_in, fan_out = _fans(shape, in_axis, out_axis, batch_axis)
         fans = {
@@ -238,7 +239,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     """
 
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        shape = as_shape(shape)
+        shape = as_shape("orthogonal", shape)
         if len(shape) < 2:
             raise ShapeError(f"needs at least two axes, got shape {shape}", op="orthogonal")
         if 0 in shape:
@@ -264,7 +265,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     """
 
     def init(key: Any, shape: Any, dtype: Any = dtype) -> Any:
-        shape = as_shape(shape)
+        shape = as_shape("delta_orthogonal", shape)
         if len(shape) not in (3, 4, 5):
             raise ShapeError(f"needs three to five axes, got shape {shape}", op="delta_orthogonal")
         if shape[-1] < shape[-2]:

@@ -223,7 +223,7 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
     (3, 2)
     """
     key, common, dtype, loc, scale = _start("double_sided_maxwell", key, None, dtype, loc, scale)
-    shape = (*(as_shape(shape) or common), *common)
+    shape = (*(as_shape("double_sided_maxwell", shape) or common), *common)
     first, second = _pair(key)
     size = _maxwell(first, shape, dtype)
     sign, loc, scale = (
@@ -372,7 +372,7 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | No
     """
     dtype = draw_dtype("orthogonal", dtype, np.float64, "fc")
     check_factored("orthogonal", dtype)
-    key, shape = check_key(key, "orthogonal"), as_shape(shape)
+    key, shape = check_key(key, "orthogonal"), as_shape("orthogonal", shape)
     rows = operator.index(n)
     columns = rows if m is None else operator.index(m)
     z = normal(key, (*shape, max(rows, columns), min(rows, columns)), dtype)

@@ -86,7 +86,7 @@ def multinomial(
     10.0
     """
     p = _inexact(p)
-    shape = p.shape if shape is None else as_shape(shape)
+    shape = p.shape if shape is None else as_shape("multinomial", shape)
     if not shape:
         raise ShapeError("p needs at least one axis", op="multinomial")
     dtype = draw_dtype("multinomial", dtype, p.dtype, "fiu")

@@ -18,7 +18,7 @@ from stax.core.aval import aval_of
 from stax.core.keys import KeyArray, words_of_keys
 from stax.core.trace import Tracer
 from stax.dtypes import is_integer
-from stax.errors import DtypeError, ShapeError
+from stax.errors import DtypeError, ShapeError, StaxError
 from stax.primitives.casts import convert
 from stax.primitives.elementwise import bitwise_and, bitwise_or, shift_left, shift_right
 from stax.primitives.random import U32, U64, threefry
@@ -28,11 +28,28 @@ from stax.primitives.views import reshape
 IMPLEMENTATION = "threefry2x32"
 
 
-def as_shape(shape: Any) -> tuple[int, ...]:
-    """`shape` as a tuple of ints; one int is a shape of one axis."""
-    if isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str):
-        return tuple(operator.index(n) for n in shape)
-    return (operator.index(shape),)
+def as_shape(op: str, shape: Any) -> tuple[int, ...]:
+    """`shape` as a tuple of ints; one int is a shape of one axis.
+
+    Raises:
+      DtypeError: it holds something else than integers.
+      ShapeError: a length is negative.
+    """
+    many = shape.ndim > 0 if isinstance(shape, np.ndarray) else isinstance(shape, Sequence)
+    many = many and not isinstance(shape, str)
+    try:
+        lengths = tuple(operator.index(n) for n in (shape if many else (shape,)))
+    except StaxError:  # a traced length, which says so
+        raise
+    except TypeError as error:
+        raise DtypeError(
+            f"a shape is an integer or a sequence of integers, not {shape!r}",
+            op=op,
+            hint="the dtype follows the shape, or give it by name: dtype=",
+        ) from error
+    if any(n < 0 for n in lengths):
+        raise ShapeError(f"shape {shape} has a negative length", op=op)
+    return lengths
 
 
 def check_key(key: Any, op: str) -> Any:
@@ -154,7 +171,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
     ((3,), (2, 3, 2))
     """
     k0, k1 = words_of(check_key(key, "split"))
-    return _like(key, hashed(k0, k1, as_shape(num), 64))
+    return _like(key, hashed(k0, k1, as_shape("split", num), 64))
 
 
 def fold_in(key: Any, data: Any) -> Any:

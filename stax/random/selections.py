@@ -57,7 +57,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     dtype = draw_dtype("gumbel", dtype, np.float64)
     if mode not in (None, "low", "high"):
         raise ShapeError(f"mode is 'low' or 'high', not {mode!r}", op="gumbel")
-    key, shape = check_key(key, "gumbel"), as_shape(shape)
+    key, shape = check_key(key, "gumbel"), as_shape("gumbel", shape)
     info = float_info(dtype)
     tiny = dtype.type(info.tiny)
     if mode != "high":
@@ -158,7 +158,7 @@ def choice(
     if isinstance(a, KeyArray):
         chosen = choice(key, words_of_keys(a), shape, replace, p, axis, mode)
         return KeyArray(chosen if isinstance(chosen, Tracer) else np.asarray(chosen))
-    key, shape = check_key(key, "choice"), as_shape(shape)
+    key, shape = check_key(key, "choice"), as_shape("choice", shape)
     count = _count(a, "choice")
     array = None if count is not None else as_array(a)
     if array is not None:
@@ -239,7 +239,7 @@ def categorical(
     full = logits.shape
     axis = normalized_axis(axis, len(full), "categorical")
     batch = (*full[:axis], *full[axis + 1 :])
-    shape = batch if shape is None else as_shape(shape)
+    shape = batch if shape is None else as_shape("categorical", shape)
     draw_shape("categorical", shape, np.empty(batch, bool))
     prefix = shape[: len(shape) - len(batch)]
     if replace:

@@ -59,7 +59,6 @@ def check_factored(op: str, dtype: DType) -> None:
         raise DtypeError(
             f"matrices of {dtype} are not factored",
             op=op,
-            where=user_source() or None,
             hint='draw with dtype="float32" and convert the result with .astype',
         )
 
@@ -83,17 +82,19 @@ def draw_shape(op: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
       ShapeError: the parameters do not broadcast to it.
     """
     shapes = [aval_of(as_array(p)).shape for p in parameters]
+    wanted = None if shape is None else as_shape(op, shape)
     try:
         common = np.broadcast_shapes(*shapes)
-        if shape is None:
+        if wanted is None:
             return common
-        wanted = as_shape(shape)
         if np.broadcast_shapes(wanted, common) == wanted:
             return wanted
     except ValueError:
         pass
+    aim = "each other" if wanted is None else str(wanted)
     raise ShapeError(
-        f"parameters of shapes {', '.join(map(str, shapes))} do not broadcast to {shape}", op=op
+        f"parameters of shapes {', '.join(map(str, shapes))} do not broadcast to {aim}",
+        op=op,
     )
 
 
@@ -121,7 +122,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     dtype('uint8')
     """
     dtype = draw_dtype("bits", dtype, np.uint64, "u")
-    return raw_bits(check_key(key, "bits"), as_shape(shape), 8 * dtype.itemsize)
+    return raw_bits(check_key(key, "bits"), as_shape("bits", shape), 8 * dtype.itemsize)
 
 
 # ------------------------------------------------------------------------------------ uniform
@@ -158,7 +159,7 @@ def uniform(
     True
     """
     dtype = draw_dtype("uniform", dtype, np.float64)
-    shape = as_shape(shape)
+    shape = as_shape("uniform", shape)
     draw_shape("uniform", shape, minval, maxval)
     u = unit(check_key(key, "uniform"), shape, dtype)
     low, high = as_float(minval, dtype), as_float(maxval, dtype)
@@ -194,7 +195,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -
             hint="the shape comes before the bounds: randint(key, shape, minval, maxval)",
         )
     final = draw_dtype("randint", dtype, np.int64, "iu")
-    shape = as_shape(shape)
+    shape = as_shape("randint", shape)
     draw_shape("randint", shape, minval, maxval)
     info = np.iinfo(final)
     low, high = (_integers(v) for v in (minval, maxval))
@@ -279,7 +280,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     (2, 3)
     """
     dtype = draw_dtype("normal", dtype, np.float64, "fc")
-    key, shape = check_key(key, "normal"), as_shape(shape)
+    key, shape = check_key(key, "normal"), as_shape("normal", shape)
     if not is_complex(dtype):
         return real_normal(key, shape, dtype)
     part = np.dtype(f"f{dtype.itemsize // 2}")
@@ -360,5 +361,5 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     True
     """
     dtype = draw_dtype("rademacher", dtype, np.int64, "iufc")
-    truth = convert(bernoulli(key, np.float64(0.5), as_shape(shape)), dtype)
+    truth = convert(bernoulli(key, np.float64(0.5), as_shape("rademacher", shape)), dtype)
     return el.sub(el.mul(truth, literal(2, truth)), literal(1, truth))

@@ -147,6 +147,38 @@ def test_bad_arguments() -> None:
         random.choice(KEY, 3, (4,), replace=False)
 
 
+SHAPED: dict[str, Callable[..., Any]] = {
+    "ball": lambda s: random.ball(KEY, 2, shape=s),
+    "beta": lambda s: random.beta(KEY, 1.0, 2.0, s),
+    "bits": lambda s: random.bits(KEY, s),
+    "categorical": lambda s: random.categorical(KEY, np.ones(3), shape=s),
+    "choice": lambda s: random.choice(KEY, 3, s),
+    "double_sided_maxwell": lambda s: random.double_sided_maxwell(KEY, 0.0, 1.0, s),
+    "gamma": lambda s: random.gamma(KEY, 1.0, s),
+    "gumbel": lambda s: random.gumbel(KEY, s),
+    "normal": lambda s: random.normal(KEY, s),
+    "orthogonal": lambda s: random.orthogonal(KEY, 2, s),
+    "poisson": lambda s: random.poisson(KEY, 1.0, s),
+    "rademacher": lambda s: random.rademacher(KEY, s),
+    "randint": lambda s: random.randint(KEY, s, 0, 3),
+    "split": lambda s: random.split(KEY, s),
+    "uniform": lambda s: random.uniform(KEY, s),
+    "truncated_normal": lambda s: stax.nn.initializers.truncated_normal()(KEY, s),
+    "delta_orthogonal": lambda s: stax.nn.initializers.delta_orthogonal()(KEY, s),
+}
+
+
+@pytest.mark.parametrize("name", SHAPED)
+def test_shapes_that_are_none_are_refused_by_name(name: str) -> None:
+    here = r"(.|\n)*at .*test_transforms"
+    for shape in ("float32", 2.5, (2, 1.5)):
+        with pytest.raises(DtypeError, match=rf"^{name}: a shape is an integer or{here}"):
+            SHAPED[name](shape)
+    for shape in (-1, (2, -3)):
+        with pytest.raises(ShapeError, match=rf"^{name}: shape .* has a negative length{here}"):
+            SHAPED[name](shape)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("way", [lambda f: f, stax.jit], ids=["eager", "compiled"])
 def test_half_matrices_are_not_factored(dtype: str, way: Callable[..., Any]) -> None:
