@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -98,9 +99,10 @@ class Remote:
         """Type of the value."""
         return Aval(self.shape, self.dtype)
 
+    # Not an abstract class: its own instance check is slower than that of plain classes.
+    @abstractmethod
     def put_beside(self, value: Any) -> Remote:
         """A copy of an array of NumPy's where this one lies."""
-        raise NotImplementedError
 
 
 def aval_of(value: Any) -> Aval:
