@@ -188,7 +188,7 @@ LOG_NEAR_ONE = (
     0.09181994006195467, -0.08328363062289341,
 )  # fmt: skip
 NEAR_ONE = (0.9375, 1.064697265625)  # the first number in it, and the first one beyond it
-_TINY = np.finfo(FLOAT64).tiny
+TINY = float(np.finfo(FLOAT64).tiny)
 SPLIT = 2.0**27  # takes a number apart into halves
 START = 0x3FE6000000000000  # the bits of the first number of the table
 WIDTH = 45  # bits of a mantissa that do not choose an entry of the table
@@ -239,7 +239,7 @@ def _log_near(x: Any) -> Any:
 def _log_other(x: Any) -> Any:
     """Of zeros, subnormal and negative numbers, and what is not finite."""
     out = np.log(x)
-    _at(out, (x > 0) & (x < _TINY), _log_subnormal, x)
+    _at(out, (x > 0) & (x < TINY), _log_subnormal, x)
     return out
 
 
@@ -252,7 +252,7 @@ def log(x: Any) -> Any:
     """The natural logarithm."""
     out = _log_far(x)  # of all, as most are of this kind
     _at(out, (x >= NEAR_ONE[0]) & (x < NEAR_ONE[1]), _log_near, x)
-    _at(out, ~((x >= _TINY) & (x < np.inf)), _log_other, x)
+    _at(out, ~((x >= TINY) & (x < np.inf)), _log_other, x)
     return out
 
 

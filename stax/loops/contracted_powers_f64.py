@@ -18,9 +18,16 @@ from typing import Any
 import numpy as np
 
 from stax.dtypes import FLOAT64
-from stax.loops.contracted_f64 import BLOCK, fused_sums, in_blocks, of_floats
+from stax.loops.contracted_f64 import (
+    BLOCK,
+    LN2_HIGH,
+    LN2_LOW,
+    TINY,
+    fused_sums,
+    in_blocks,
+    of_floats,
+)
 
-TINY = float(np.finfo(FLOAT64).tiny)
 SHIFT = 1.5 * 2.0**52  # a sum with it rounds to a whole number, which is in the last bits
 
 # exp(r) is 1 + 2 p / (q - p) with p = r EXP_TOP(r*r), q = EXP_BOTTOM(r*r), the highest power first.
@@ -59,7 +66,6 @@ def _power_of_two(k: Any) -> Any:
 # The logarithm of a power's base: entry number k of the table is for the numbers of
 # [POWER_START, 2 POWER_START) with k in the seven bits below the exponent.
 POWER_START = 0x3FE6955500000000  # bits
-LN2_HIGH, LN2_LOW = 0.6931471805598903, 5.497923018708371e-14
 # log(1 + r) - r over r*r: the first two times 1, the next two times -2, the others times 4, as they
 # are multiplied by powers of -r/2.
 POWER_LOG = (

@@ -7,6 +7,7 @@ the last bit.
 from __future__ import annotations
 
 from stax.backends.c.vecmath_contracted_f64 import number, polynomial
+from stax.loops.contracted_f64 import LN2_HIGH, LN2_LOW, TINY
 from stax.loops.contracted_powers_f64 import (
     ENTRIES,
     EXP_BOTTOM,
@@ -15,8 +16,6 @@ from stax.loops.contracted_powers_f64 import (
     EXP_START,
     EXP_TOP,
     INVERSE_STEP,
-    LN2_HIGH,
-    LN2_LOW,
     LOG2_E,
     MARGIN,
     POWER_BITS,
@@ -28,7 +27,6 @@ from stax.loops.contracted_powers_f64 import (
     SHIFT,
     STEP_HIGH,
     STEP_LOW,
-    TINY,
     exp_table,
     log_table,
 )
