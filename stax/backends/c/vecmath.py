@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from stax.backends.c import (
@@ -76,19 +76,38 @@ typedef double _Complex complex128_t;
 #endif
 """
 
-_HEADER = re.compile(r"^//: (\w+) (\d+)( scalar)?\n", re.MULTILINE)
+_ROW = "//: "  # begins the line above each function: name, flops, and "scalar" where it is
 _NAME = re.compile(r"stax_(\w+)")  # begun by letters, not by \b, it is found thirty times as fast
+
+
+# Types and second functions that are defined inside a row.
+_INNER_FUNCTION = re.compile(r"STAX_INLINE [^(]*?\bstax_(\w+)\(")
+_INNER_TYPE = re.compile(r"\} stax_(\w+);")
 
 
 @dataclass(frozen=True)
 class Function:
-    """One C function: its name without `stax_`, text, cost and what it needs first."""
+    """One C function: its name without `stax_`, text, cost and what it needs first.
+
+    A program needs few of them: what takes time to print or to find is made when it is asked for.
+    """
 
     name: str
-    text: str
+    row: str | Callable[[], str]
     flops: int
     vectorises: bool
-    needs: tuple[str, ...]
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The C text."""
+        return self.row if isinstance(self.row, str) else self.row()
+
+    @functools.cached_property
+    def needs(self) -> tuple[str, ...]:
+        """The functions that have to be defined before."""
+        table = function_table()
+        used = {w if w in table else _owners().get(w, w) for w in _NAME.findall(self.text)}
+        return tuple(sorted(word for word in used - {self.name} if word in table))
 
 
 @functools.cache
@@ -109,30 +128,31 @@ def function_table() -> dict[str, Function]:
             folds.rows(),
         )
     )
-    found = list(_HEADER.finditer(text))
-    bodies: dict[str, tuple[str, int, bool]] = {}
-    ends = [match.start() for match in found[1:]] + [len(text)]
-    for match, end in zip(found, ends, strict=True):
-        name = match.group(1)
-        if name in bodies:
-            raise ValueError(f"C function stax_{name} is defined twice")
-        bodies[name] = (text[match.end() : end], int(match.group(2)), match.group(3) is None)
-    bodies["two_over_pi_f64"] = (vecmath_special.two_over_pi_table(), 0, True)
-    for bits in TRANSPOSED_BITS:
-        bodies[f"transpose_b{bits}"] = (transposing_function(bits), 0, False)
-    # A type or a second function defined inside a row is found under that row's name.
-    owner: dict[str, str] = {}
-    for name, (body, _, _) in bodies.items():
-        for defined in re.findall(
-            r"(?:^STAX_INLINE [\w ]*?\bstax_(\w+)\(|\} stax_(\w+);)", body, re.MULTILINE
-        ):
-            owner[defined[0] or defined[1]] = name
     table: dict[str, Function] = {}
-    for name, (body, flops, vectorises) in bodies.items():
-        used = {owner.get(word, word) for word in _NAME.findall(body)} - {name}
-        needs = tuple(sorted(word for word in used if word in bodies))
-        table[name] = Function(name, body, flops, vectorises, needs)
+    for row in text.split(_ROW)[1:]:
+        head, _, body = row.partition("\n")
+        name, flops, *scalar = head.split()
+        if name in table:
+            raise ValueError(f"C function stax_{name} is defined twice")
+        table[name] = Function(name, body, int(flops), not scalar)
+    for name, printed in vecmath_contracted_powers_f64.TABLES.items():
+        table[name] = Function(name, printed, 0, True)
+    name = "two_over_pi_f64"
+    table[name] = Function(name, vecmath_special.two_over_pi_table, 0, True)
+    for bits in TRANSPOSED_BITS:
+        name = f"transpose_b{bits}"
+        table[name] = Function(name, functools.partial(transposing_function, bits), 0, False)
     return table
+
+
+@functools.cache
+def _owners() -> dict[str, str]:
+    """The row of each type and function that is defined inside one under another name."""
+    found: dict[str, str] = {}
+    for name, function in function_table().items():
+        inside = (*_INNER_FUNCTION.findall(function.text), *_INNER_TYPE.findall(function.text))
+        found.update((word, name) for word in inside if word != name)
+    return found
 
 
 def names_in(text: str) -> list[str]:

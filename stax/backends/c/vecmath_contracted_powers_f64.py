@@ -6,6 +6,8 @@ the last bit.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from stax.backends.c.vecmath_contracted_f64 import number, polynomial
 from stax.loops.contracted_f64 import LN2_HIGH, LN2_LOW, TINY
 from stax.loops.contracted_powers_f64 import (
@@ -31,19 +33,13 @@ from stax.loops.contracted_powers_f64 import (
     log_table,
 )
 
-__all__ = ["rows"]
+__all__ = ["TABLES", "rows"]
 
 _ONE = 0x3FF0000000000000  # the bits of 1.0
 
 
 def rows() -> str:
     """Return the rows of the functions in double precision."""
-    logs = ",\n".join(
-        f"    {number(a)}, {number(b)}, {number(c)}" for a, b, c in zip(*log_table(), strict=True)
-    )
-    words, above = exp_table()
-    exps = ",\n".join(f"    {int(word):#x}" for word in words)
-    rests = ",\n".join(f"    {number(v)}" for v in above)
     a, e = [number(v) for v in POWER_LOG], [number(v) for v in POWER_EXP]
     shift = 52 - POWER_BITS
     return f"""//: contracted_exp_f64 32
@@ -64,18 +60,6 @@ STAX_INLINE double stax_contracted_exp_f64(double x) {{
     out = x > {number(EXP_END)} ? __builtin_inf() : out;
     return x == x ? out : x;
 }}
-//: contracted_power_log_table_f64 0
-static const double stax_contracted_power_log_table_f64[] = {{
-{logs}
-}};
-//: contracted_power_exp_table_f64 0
-static const uint64_t stax_contracted_power_exp_table_f64[] = {{
-{exps}
-}};
-//: contracted_power_rest_table_f64 0
-static const double stax_contracted_power_rest_table_f64[] = {{
-{rests}
-}};
 //: contracted_power_f64 130
 STAX_INLINE double stax_contracted_power_f64(double x, double y) {{
     double size = __builtin_fabs(x);
@@ -136,3 +120,30 @@ STAX_INLINE double stax_contracted_power_f64(double x, double y) {{
 extern double stax_libm_tan(double) STAX_LIBRARY("tan");
 STAX_INLINE double stax_contracted_tan_f64(double x) {{ return stax_libm_tan(x); }}
 """
+
+
+def _table(kind: str, name: str, words: Iterable[str]) -> str:
+    """A table of the powers, a line for each of `words`."""
+    lines = ",\n".join(f"    {word}" for word in words)
+    return f"static const {kind} stax_contracted_power_{name}_table_f64[] = {{\n{lines}\n}};\n"
+
+
+def _logs() -> str:
+    rows = zip(*log_table(), strict=True)
+    return _table("double", "log", (", ".join(map(number, row)) for row in rows))
+
+
+def _exps() -> str:
+    return _table("uint64_t", "exp", (f"{int(word):#x}" for word in exp_table()[0]))
+
+
+def _rests() -> str:
+    return _table("double", "rest", map(number, exp_table()[1]))
+
+
+# Tables take milliseconds to compute, and few programs need them.
+TABLES: dict[str, Callable[[], str]] = {
+    "contracted_power_log_table_f64": _logs,
+    "contracted_power_exp_table_f64": _exps,
+    "contracted_power_rest_table_f64": _rests,
+}
