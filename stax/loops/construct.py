@@ -41,6 +41,12 @@ def pointwise(
         def inner(index: Index) -> Value:
             return fn(load(index))
 
+    elif len(loaders) == 2:
+        left, right = loaders
+
+        def inner(index: Index) -> Value:
+            return fn(left(index), right(index))
+
     else:
 
         def inner(index: Index) -> Value:

@@ -209,7 +209,7 @@ def _is_made_by_tiles(
     """
     if ctx.device == "cpu" or (left.is_realized and right.is_realized):
         return False
-    if any(realize_reason(t, 2, ctx.table) for t in (left, right)):
+    if any(realize_reason(t, 2, ctx.table, ctx.counts) for t in (left, right)):
         return False
     return isinstance(loops, Reduction) and is_down_columns(loops)
 

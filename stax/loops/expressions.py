@@ -148,6 +148,15 @@ class Expr:
         """The expression with symbols replaced, simplified again."""
         if not mapping or self.symbols.isdisjoint(mapping):
             return self
+        if isinstance(self, Symbol):
+            return _expr(mapping[self])
+        if isinstance(self, Sum):
+            add, scale, out = _RULES["add"], _RULES["scale"], None
+            for atom, coefficient in self.terms:
+                part = scale(atom.substitute(mapping), coefficient)
+                out = part if out is None else add(out, part)
+            assert out is not None
+            return add(out, _RULES["constant"](self.offset))
         return self.interpret(lambda s: _expr(mapping.get(s, s)), _RULES)
 
     def evaluate(self, env: Mapping[Symbol, Any]) -> Any:

@@ -28,7 +28,7 @@ from stax.loops.moments import Deviations, squared_deviations, sum_of_squared_de
 from stax.loops.monoids import SUM
 from stax.loops.nodes import Pointwise, Reduction
 from stax.loops.ops import Value, ops
-from stax.loops.realize import realize_reason
+from stax.loops.realize import Counts, realize_reason
 from stax.loops.scalar_ops import is_compilable
 from stax.loops.symbolic import constant
 from stax.loops.tensors import BufferTensor, LoopTensor, TensorNode, loop_tensor
@@ -108,6 +108,7 @@ class Lowering:
         self.eqn: Eqn | None = None
         self.turned: set[int] = set()  # products that are computed the other way round
         self.notes: list[FallbackNote] = []
+        self.counts = Counts()
 
     @property
     def device(self) -> str:
@@ -269,7 +270,7 @@ def lower(
             node = _typed(node, var)
             count = users.get(var, 0)
             if count and not node.is_realized:
-                reason = _reason(node, var, count, early, shifts, table)
+                reason = _reason(node, var, count, early, shifts, table, context.counts)
                 if reason:
                     node = node.realize(table, (var.name or "?",), reason)
             env[var] = node
@@ -291,6 +292,7 @@ def _reason(
     early: set[Var],
     shifts: Mapping[Var, float],
     table: BufferTable,
+    counts: Counts,
 ) -> str | None:
     if node.must_realize:
         return "reductions, scans and scatters are computed once"
@@ -298,7 +300,7 @@ def _reason(
         return None
     if var in early and node.reads:  # what is made of constants is made where it is read
         return "a reader needs it in memory"
-    return realize_reason(node, count, table, shifts.get(var, 0))
+    return realize_reason(node, count, table, counts, shifts.get(var, 0))
 
 
 def table_name(table: BufferTable, name: str) -> str:

@@ -27,6 +27,7 @@ Value = Any
 """What a handler passes around for one scalar; only the handler knows what it is."""
 
 _HANDLER: ContextVar[Handler] = ContextVar("stax_ops_handler")
+_MISSING: Any = object()
 _WHERE = SCALAR_OPS["where"]
 _AND = SCALAR_OPS["logical_and"]
 _LESS = SCALAR_OPS["lt"]
@@ -105,6 +106,14 @@ class Handler(ABC):
         if isinstance(other, int | float | bool):
             other = self.constant(other, self.dtype_of(value))
         return self.apply(_WHERE, (mask, value, other), {})
+
+    def recall(self, made: Any, index: Any, make: Callable[[Any], Value]) -> Value:
+        """``make(index)``, the element at ``index`` of what ``made`` stands for, made once."""
+        memo, key = self.memo, (made, index)
+        value = memo.get(key, _MISSING)
+        if value is _MISSING:
+            value = memo[key] = make(index)
+        return value
 
     def indirect(self, value: Value, size: int, check: bool, wrap: bool) -> Expr:
         """An index symbol for a computed index; Python's negative indices count from the end."""
@@ -194,7 +203,8 @@ class Ops:
 
 def _method(row: ScalarOp) -> Callable[..., Value]:
     def method(self: Ops, *args: Value, **params: Any) -> Value:
-        return current_handler().apply(row, args, params)
+        handler = _HANDLER.get(None) or current_handler()
+        return handler.apply(row, args, params)
 
     method.__name__ = row.name
     method.__doc__ = f"The scalar operation ``{row.name}`` of {row.arity} operand(s)."

@@ -8,6 +8,7 @@ unbounded integers; :func:`wrap` then accounts for the width of a machine type.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -51,6 +52,7 @@ def hull(a: Interval, b: Interval) -> Interval:
     return Interval(min(a.lo, b.lo), max(a.hi, b.hi))
 
 
+@functools.cache
 def of_dtype(dtype: np.dtype) -> Interval:
     """All values of an integer or Boolean type; everything for other types."""
     if dtype.kind == "b":

@@ -10,14 +10,16 @@ well.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from stax.loops.buffers import BufferTable
-from stax.loops.ops import handling
+from stax.loops.ops import Value, handling
 from stax.loops.scalar_ops import SCALAR_OPS
 from stax.loops.symbolic import loop_variables
 from stax.loops.tensors import TensorNode
-from stax.loops.trace import BodyTracer
+from stax.loops.trace import BodyTracer, Ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Thresholds:
 
 
 SHIFTS = 3.0
+LONG = 4096  # instructions after which a counter is begun anew
 
 THRESHOLDS: dict[str, Thresholds] = {
     "cpu": Thresholds(
@@ -88,20 +91,80 @@ class Statistics:
     transcendental: frozenset[str]
 
 
-def statistics(node: TensorNode) -> Statistics:
-    """The figures of one element of ``node``."""
-    tracer = BodyTracer()
-    with handling(tracer):
-        tracer.ref(node.loader()(loop_variables("i", node.shape)))
-    rows = [SCALAR_OPS[i.op] for i in tracer.instrs if i.op in SCALAR_OPS]
-    casts = sum(i.op in ("cast", "bitcast") for i in tracer.instrs)
-    loads = [i.attrs[0] for i in tracer.instrs if i.op == "load"]
-    return Statistics(
-        operations=len(rows) + casts,
-        reads=len(loads),
-        buffers=frozenset(loads),
-        transcendental=frozenset(row.name for row in rows if row.transcendental),
-    )
+class Counter(BodyTracer):
+    """Records many values and knows, for each, which instructions it takes.
+
+    Values share what they are computed from: what a value reads unstored was counted when it was
+    decided upon, for the same index, and is not interpreted again.  An instruction that several
+    values take is recorded once, as it would be in a loop of each of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.touched = 0  # a bit for each instruction
+        self.operations = self.loads = 0  # the bits of these instructions
+
+    def _emit(self, *args: Any, **kwargs: Any) -> Ref:
+        known = len(self.instrs)
+        found = super()._emit(*args, **kwargs)
+        bit = 1 << found.id
+        self.touched |= bit
+        if found.id == known:
+            op = self.instrs[known].op
+            if op == "load":
+                self.loads |= bit
+            elif op in SCALAR_OPS or op in ("cast", "bitcast"):
+                self.operations |= bit
+        return found
+
+    def recall(self, made: Any, index: Any, make: Callable[[Any], Value]) -> Value:
+        known = self.memo.get((made, index))
+        if known is None:
+            before, self.touched = self.touched, 0
+            known = self.memo[made, index] = make(index), self.touched
+            self.touched = before
+        value, touched = known
+        self.touched |= touched
+        return value
+
+    def statistics(self, node: TensorNode) -> Statistics:
+        """The figures of one element of ``node``."""
+        self.touched = 0
+        with handling(self):
+            self.ref(node.loader()(loop_variables("i", node.shape)))
+        reads = self.touched & self.loads
+        operations = self.touched & self.operations
+        names = (self.instrs[n].op for n in _bits(operations))
+        return Statistics(
+            operations=operations.bit_count(),
+            reads=reads.bit_count(),
+            buffers=frozenset(self.instrs[n].attrs[0] for n in _bits(reads)),
+            transcendental=frozenset(n for n in names if n in _TRANSCENDENTAL),
+        )
+
+
+class Counts:
+    """The figures of the values of one graph, which share a counter until it is long."""
+
+    def __init__(self) -> None:
+        self._counter = Counter()
+
+    def of(self, node: TensorNode) -> Statistics:
+        """The figures of one element of ``node``."""
+        if len(self._counter.instrs) > LONG:
+            self._counter = Counter()
+        return self._counter.statistics(node)
+
+
+_TRANSCENDENTAL = frozenset(row.name for row in SCALAR_OPS.values() if row.transcendental)
+
+
+def _bits(number: int) -> Iterator[int]:
+    """The positions of the bits that are set."""
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest
 
 
 def thresholds_for(device: str, mode: str = "default") -> Thresholds:
@@ -115,21 +178,23 @@ def thresholds_for(device: str, mode: str = "default") -> Thresholds:
 
 
 def realize_reason(
-    node: TensorNode, readers: int, table: BufferTable, shifts: float = 0
+    node: TensorNode, readers: int, table: BufferTable, counts: Counts, shifts: float = 0
 ) -> str | None:
     """The rule by which ``node`` is written to memory, in words; None when it stays inlined.
 
     Of a stencil's input every element is read at ``shifts`` places, where it would be computed.
     """
-    found = decide(node, readers, table.device, table.mode)
+    found = decide(node, readers, table.device, table.mode, counts)
     limit = thresholds_for(table.device).shifted
     if found or shifts < SHIFTS or limit is None or table.mode == "none":
         return found
-    operations = statistics(node).operations
+    operations = counts.of(node).operations
     return f"{operations} operations at {shifts:.1f} places each" if operations >= limit else None
 
 
-def decide(node: TensorNode, readers: int, device: str, mode: str) -> str | None:
+def decide(
+    node: TensorNode, readers: int, device: str, mode: str, counts: Counts | None = None
+) -> str | None:
     """The rule by which ``node`` is stored, in words, on a device and in a mode of the table."""
     if node.is_realized:
         return None
@@ -143,7 +208,7 @@ def decide(node: TensorNode, readers: int, device: str, mode: str) -> str | None
     several = readers > 1 and mode != "none"
     if not several and node.weight <= limits.body and node.reads <= limits.body_buffers:
         return None
-    found = statistics(node)
+    found = (counts or Counts()).of(node)
     node.weight, node.reads = found.operations, found.reads
     if found.operations > limits.body:
         return f"{found.operations} operations (limit {limits.body} in one loop)"

@@ -9,6 +9,7 @@ equal expressions are one object, so that comparing two addresses is comparing t
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from importlib import import_module
@@ -72,6 +73,7 @@ _ADD_CACHE: dict[tuple[Expr, Expr], Expr] = {}
 _MUL_CACHE: dict[tuple[Expr, int], Expr] = {}
 _DIV_CACHE: dict[tuple[Expr, int], Expr] = {}
 _MOD_CACHE: dict[tuple[Expr, int], Expr] = {}
+_LINEAR_CACHE: dict[tuple[tuple[Expr, ...], tuple[int, ...], int], Expr] = {}
 
 
 # ---------------------------------------------------------------------------------- construction
@@ -130,7 +132,12 @@ def loop_variable(name: str, extent: int) -> Expr:
 
 def loop_variables(prefix: str, shape: Iterable[int]) -> tuple[Expr, ...]:
     """One loop variable per extent, numbered in order: ``i0, i1, …``."""
-    return tuple(loop_variable(f"{prefix}{n}", extent) for n, extent in enumerate(shape))
+    return _loop_variables(prefix, tuple(shape))
+
+
+@functools.lru_cache(maxsize=4096)
+def _loop_variables(prefix: str, shape: tuple[int, ...]) -> tuple[Expr, ...]:
+    return tuple([loop_variable(f"{prefix}{n}", extent) for n, extent in enumerate(shape)])
 
 
 def as_expr(value: IntLike) -> Expr:
@@ -503,10 +510,14 @@ def is_affine(e: Expr) -> bool:
 
 def linearize(index: Iterable[Expr], strides: Iterable[int], offset: int = 0) -> Expr:
     """``offset + sum(stride * index)``."""
+    key = (tuple(index), tuple(strides), offset)
+    found = _LINEAR_CACHE.get(key)
+    if found is not None:
+        return found
     result = constant(offset)
-    for position, stride in zip(index, strides, strict=True):
+    for position, stride in zip(key[0], key[1], strict=True):
         result = add(result, scale(position, stride))
-    return result
+    return _cached(_LINEAR_CACHE, key, result)
 
 
 def delinearize(e: Expr, shape: Iterable[int]) -> tuple[Expr, ...]:

@@ -254,16 +254,7 @@ class LoopTensor(TensorNode):
         if not isinstance(data, Pointwise):
             raise TypeError(f"a {data.kind} has to be realized before it is read")
         inner = data.inner_fn
-
-        def load(index: Index) -> Value:
-            memo = current_handler().memo
-            key = (data, index)
-            if key in memo:
-                return memo[key]
-            value = memo[key] = inner(index)
-            return value
-
-        return load
+        return lambda index: current_handler().recall(data, index, inner)
 
     def view(self, view: View) -> TensorNode:
         return MappedTensor(self, (view,))

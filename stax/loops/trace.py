@@ -54,10 +54,9 @@ class BodyTracer(Handler):
         super().__init__()
         self.instrs: list[Instr] = []
         self.indexes: list[Expr] = []
-        self._known: dict[Any, int] = {}
+        self._known: dict[Any, Ref] = {}
         self._index_positions: dict[Expr, int] = {}
         self._bound: dict[Any, Symbol] = {}
-        self._checked: set[Any] = set()
         self._values: dict[int, Ref] = {}
 
     def body(self, loops: tuple[Symbol, ...], reduction_loops: tuple[Symbol, ...] = ()) -> Body:
@@ -83,12 +82,12 @@ class BodyTracer(Handler):
         key: Any = None,
     ) -> Ref:
         key = (op, args, dtype, attrs if key is None else key)
-        number = self._known.get(key)
-        if number is None:
-            number = self._known[key] = len(self.instrs)
+        found = self._known.get(key)
+        if found is None:
+            number = len(self.instrs)
+            found = self._known[key] = self._values[number] = Ref(number, dtype, interval)
             self.instrs.append(Instr(op, args, dtype, attrs))
-            self._values[number] = Ref(number, dtype, interval)
-        return self._values[number]
+        return found
 
     def ref(self, value: Recorded) -> Ref:
         """The value as the result of an instruction."""
@@ -133,12 +132,12 @@ class BodyTracer(Handler):
         return self.cast(IndexValue(expr, INT64), dtype)
 
     def apply(self, row: ScalarOp, args: tuple[Value, ...], params: dict[str, Any]) -> Value:
-        dtype = row.result(tuple(a.dtype for a in args))
-        whole = all(a.dtype.kind in "iub" for a in args)
+        dtypes = tuple([a.dtype for a in args])
+        dtype = row.result(dtypes)
+        whole = dtypes[0].kind in "iub" and all(d.kind in "iub" for d in dtypes)
         interval = ranges.EVERYTHING
-        intervals = tuple(a.interval for a in args)
         if row.pick is not None and (whole or row.operand > 0):
-            chosen = row.pick(*intervals)
+            chosen = row.pick(*[a.interval for a in args])
             if chosen is not None and args[chosen].dtype == dtype:
                 return args[chosen]
         if whole:
@@ -147,7 +146,8 @@ class BodyTracer(Handler):
                 if kept is not None:
                     return kept
             if row.interval is not None:
-                interval = ranges.wrap(row.interval(*intervals, **params), dtype)
+                interval = row.interval(*[a.interval for a in args], **params)
+                interval = ranges.wrap(interval, dtype)
             elif dtype.kind in "iub":
                 interval = ranges.of_dtype(dtype)
             if interval.lo == interval.hi:
@@ -156,13 +156,14 @@ class BodyTracer(Handler):
                 )
         elif dtype == BOOL:
             interval = ranges.BOOL
-        ids = tuple(self.ref(a).id for a in args)
+        ids = tuple([self.ref(a).id for a in args])
         if row.plus == "either" and dtype.kind == "f":
             # 0.0 + x is x unless x is -0.0.
             for one, other in (ids, ids[::-1]):
                 if self._is_zero(one) and self._is_plus(other):
                     return self._values[other]
-        return self._emit(row.name, ids, dtype, tuple(sorted(params.items())), interval)
+        attrs = tuple(sorted(params.items())) if params else ()
+        return self._emit(row.name, ids, dtype, attrs, interval)
 
     def _is_zero(self, number: int) -> bool:
         instr = self.instrs[number]
@@ -302,43 +303,45 @@ class BodyTracer(Handler):
 
 def prune(body: Body) -> Body:
     """The body without instructions that lead to no store or check, and without unused indices."""
-    needed = [i.op in ("store", "check") for i in body.instrs]
-    symbols_at = {i.attrs[0]: n for n, i in enumerate(body.instrs) if i.op == "bind"}
-    for number in range(len(body.instrs) - 1, -1, -1):
+    recorded = body.instrs
+    needed = [i.op in ("store", "check") for i in recorded]
+    symbols_at = {i.attrs[0]: n for n, i in enumerate(recorded) if i.op == "bind"}
+    for number in range(len(recorded) - 1, -1, -1):
         if not needed[number]:
             continue
-        instr = body.instrs[number]
+        instr = recorded[number]
         for a in instr.args:
             needed[a] = True
-        at = index_position(instr)
-        if at is not None and symbols_at:
-            for s in body.indexes[at].symbols:
+        if symbols_at:
+            at = index_position(instr)
+            for s in () if at is None else body.indexes[at].symbols:
                 if s in symbols_at:
                     needed[symbols_at[s]] = True
     renumber: dict[int, int] = {}
     positions: dict[int, int] = {}
     instrs: list[Instr] = []
-    for number, instr in enumerate(body.instrs):
+    for number, instr in enumerate(recorded):
         if not needed[number]:
             continue
         renumber[number] = len(instrs)
-        at = index_position(instr)
-        if at is not None:
-            at = positions.setdefault(at, len(positions))
-            place = 0 if instr.op == "index_expr" else 1
-            attrs = (*instr.attrs[:place], at, *instr.attrs[place + 1 :])
-            instr = instr._replace(attrs=attrs)
-        instrs.append(instr._replace(args=tuple(renumber[a] for a in instr.args)))
-    indexes = tuple(body.indexes[p] for p in positions)
+        op, args, dtype, attrs = instr
+        place = INDEX_PLACES.get(op)
+        if place is not None:
+            at = positions.setdefault(attrs[place], len(positions))
+            if at != attrs[place]:
+                attrs = (*attrs[:place], at, *attrs[place + 1 :])
+        if args:
+            args = tuple([renumber[a] for a in args])
+        instrs.append(Instr(op, args, dtype, attrs))
+    indexes = tuple([body.indexes[p] for p in positions])
     return Body(body.loops, body.reduction_loops, tuple(instrs), indexes)
+
+
+# Where in the attributes of an instruction the position of its index expression is.
+INDEX_PLACES = {"load": 1, "store": 1, "index_expr": 0}
 
 
 def index_position(instr: Instr) -> int | None:
     """Where in ``Body.indexes`` the instruction's index expression is, if it has one."""
-    if instr.op in ("load", "store"):
-        position: int = instr.attrs[1]
-        return position
-    if instr.op == "index_expr":
-        position = instr.attrs[0]
-        return position
-    return None
+    place = INDEX_PLACES.get(instr.op)
+    return None if place is None else instr.attrs[place]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ import pytest
 from stax.loops.body import Body
 from stax.loops.buffers import BufferTable, ComputedBuffer
 from stax.loops.construct import full, iota, pointwise, reduction
-from stax.loops.layout import FixedLayout
+from stax.loops.layout import FixedLayout, Index
 from stax.loops.monoids import MAX, SUM
-from stax.loops.nodes import Reduction
-from stax.loops.ops import ops
-from stax.loops.realize import decide
+from stax.loops.nodes import Pointwise, Reduction
+from stax.loops.ops import Value, ops
+from stax.loops.realize import Counts, decide
 from stax.loops.split import DeviceProperties, may_split, segment_count, split_reduction
-from stax.loops.tensors import BufferTensor, TensorNode
+from stax.loops.tensors import BufferTensor, TensorNode, loop_tensor
 from tests.loops.programs import F32, F64, I64, input_tensor, merged, run
 
 H100 = DeviceProperties(multiprocessors=132, warp=32, threads=2048)
@@ -174,3 +175,40 @@ def test_long_chains_are_cut_in_linear_time() -> None:
     name = node.realize(table).buffer.name
     np.testing.assert_array_equal(run(table, x=values)[name], values)
     assert len(table.buffers) < 40
+
+
+def masked_chain(x: TensorNode, y: TensorNode) -> TensorNode:
+    """`exp(y)` where `x` is positive; what it reads there is read under a mask."""
+    load, other = x.loader(), pointwise(lambda a: ops.exp(a), y, dtype=F64).loader()
+
+    def inner(index: Index) -> Value:
+        positive = ops.gt(load(index), ops.constant(0.0, F64))
+        return ops.masked(positive, lambda: ops.add(other(index), load(index)), 0.0)
+
+    return loop_tensor(Pointwise(x.shape, inner, F64), [x, y])
+
+
+MADE_OF_TWO: list[Callable[[TensorNode, TensorNode], TensorNode]] = [
+    lambda a, b: pointwise(lambda x, y: ops.add(x, y), a, b, dtype=F64),
+    lambda a, b: pointwise(lambda x: ops.tanh(x), a.permute((1, 0)), dtype=F64),
+    lambda a, b: pointwise(lambda x, y: ops.where(ops.lt(x, y), x, y), a, b, dtype=F64),
+    lambda a, b: pointwise(lambda x, y: ops.add(x, y), a, full((4, 4), 0, F64), dtype=F64),
+    lambda a, b: a.reshape((2, 8)).reshape((4, 4)),
+    masked_chain,
+]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_shared_counter_counts_each_value_as_one_of_its_own(seed: int) -> None:
+    rng = random.Random(seed)
+    table = BufferTable()
+    nodes: list[TensorNode] = [
+        BufferTensor(table.add_input(f"w{k}", (4, 4), F64)) for k in range(3)
+    ]
+    shared = Counts()
+    for _ in range(30):
+        a, b = rng.choice(nodes), rng.choice(nodes)
+        node = rng.choice(MADE_OF_TWO)(a, b)
+        assert shared.of(node) == Counts().of(node)
+        assert shared.of(node) == Counts().of(node)  # when nothing of it is new
+        nodes.append(node)

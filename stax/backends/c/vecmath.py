@@ -150,8 +150,10 @@ def _owners() -> dict[str, str]:
     """The row of each type and function that is defined inside one under another name."""
     found: dict[str, str] = {}
     for name, function in function_table().items():
-        inside = (*_INNER_FUNCTION.findall(function.text), *_INNER_TYPE.findall(function.text))
-        found.update((word, name) for word in inside if word != name)
+        row = function.row
+        if isinstance(row, str) and ("} stax_" in row or row.count("STAX_INLINE ") > 1):
+            inside = (*_INNER_FUNCTION.findall(row), *_INNER_TYPE.findall(row))
+            found.update((word, name) for word in inside if word != name)
     return found
 
 
