@@ -24,7 +24,7 @@ from stax.errors import ExportError
 from stax.export.units import Derivative, Unit
 from stax.programs.records import Arrays, image_from, image_record
 
-FORMAT = 1
+FORMAT = 2
 _MANIFEST = "manifest.json"
 _CHECKSUM = "checksum"
 _KIND = "stax exported function"

@@ -195,6 +195,7 @@ def test_a_constant_operand_has_the_bits_of_another() -> None:
     for name, function in vecmath.function_table().items():
         ct, code = types.get(name.rpartition("_")[2], ("", ""))
         head = rf"{ct} stax_{name}\({ct}(?: \w+)?(, {ct}[^,)]*)?\)"
+        head += rf"|STAX_LIBRARY(2?)\({ct}, stax_{name},"
         if not ct or not (found := re.search(head, function.text)):
             continue
         source += f"{{ volatile {ct} x; {ct} *out = p[{len(made)}];\n"
@@ -202,7 +203,10 @@ def test_a_constant_operand_has_the_bits_of_another() -> None:
         for a, b in points:
             value = f"__builtin_complex({a!r}, {b!r})" if code[0] == "c" else repr(a)
             value = re.sub(r"(\.\d+)", r"\1f", value) if code in ("c8", "f4") else value
-            calls = [f"stax_{name}({v}, {v})" if found[1] else f"stax_{name}({v})" for v in "cv"]
+            calls = [
+                f"stax_{name}({v}, {v})" if found[1] or found[2] else f"stax_{name}({v})"
+                for v in "cv"
+            ]
             source += f"x = {value}; {{ {ct} c = {value}, v = x;\n"
             source += f"*out++ = {calls[0]}; *out++ = {calls[1]}; }}\n"
         source += "}\n"

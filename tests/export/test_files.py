@@ -195,7 +195,7 @@ BAD_FILES = {
         lambda blob: rewritten(blob, in_manifest(name="g"), sign=False),
         "checksum is not that of its contents",
     ),
-    "older": (lambda blob: rewritten(blob, in_manifest(format=0)), "format 0.*format 1"),
+    "older": (lambda blob: rewritten(blob, in_manifest(format=0)), "format 0.*format 2"),
     "of another layout": (
         lambda blob: rewritten(blob, with_context_of_another_version),
         "was written by stax",

@@ -123,7 +123,7 @@ def run_text(body: str, arena: int) -> str:
         plain + "int32_t stax_run(void **in, void **out, stax_context *ctx) "
         "{\n    int32_t code = 0, bad = 0;\n    (void)bad;\n"
         f"{take}{body}\n"
-        f"    goto done;\ndone:;\n{give}    return code;\n}}\n"
+        f"    goto done;\ndone:;\n{give}    STAX_CLEAN;\n    return code;\n}}\n"
         + plain
         + "void stax_release(stax_context *ctx) {\n"
         "    void *arena = __atomic_exchange_n(&ctx->arena, 0, __ATOMIC_ACQ_REL);\n"

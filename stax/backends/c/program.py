@@ -291,7 +291,7 @@ class _Printer:
         pointers = [f"(void *){names[i.buffer]}" for i in first.inputs]
         pointers += [f"(void *){names[b.name]}" for b in results]
         return (
-            f"{{ void *list[] = {{ {', '.join(pointers)} }};\n"
+            f"{{ STAX_CLEAN; void *list[] = {{ {', '.join(pointers)} }};\n"
             f"      if (ctx->fallback({number}, list)) "
             f"{{ code = {FALLBACK_FAILED}; goto done; }} }}"
         )

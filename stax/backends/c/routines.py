@@ -232,13 +232,13 @@ def call_statement(
         dtypes = [*(i.dtype for i in first.inputs), *(b.dtype for b in results)]
         steps = [str(d.itemsize) for d in dtypes]
         return (
-            f"{{ void **loop = ctx->products[{slot}], *pointers[] = {{ {pointers} }};\n"
+            f"{{ STAX_CLEAN; void **loop = ctx->products[{slot}], *pointers[] = {{ {pointers} }};\n"
             f"      intptr_t count = {sizes}, steps[] = {{ {', '.join(steps)} }};\n"
             "      ((void (*)(void **, const intptr_t *, const intptr_t *, void *))loop[0])"
             "(pointers, &count, steps, loop[1]); }"
         )
     return (
-        f"{{ static const int64_t sizes[] = {{ {sizes} }};\n"
+        f"{{ STAX_CLEAN; static const int64_t sizes[] = {{ {sizes} }};\n"
         f"      void *pointers[] = {{ {pointers} }};\n"
         "      int32_t bad = ((int32_t (*)(const int64_t *, int32_t, void *const *))"
         f"ctx->products[{slot}])(sizes, ctx->threads, pointers);\n"

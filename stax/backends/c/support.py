@@ -31,6 +31,7 @@ EXPORT = """
 void stax_product_{t}(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
         const {ct} *a, int64_t lda, int64_t sa, const {ct} *b, int64_t ldb, int64_t sb,
         {ct} *c, int64_t ldc, int64_t sc) {{
+    STAX_CLEAN;
     stax_gemm_batch_{t}(batch, ta, tb, m, n, k, a, lda, sa, b, ldb, sb, 0, c, ldc, sc);
 }}
 """

@@ -73,7 +73,10 @@ STAX_INLINE uint8_t stax_signbit_@t(@ct x) { return (@it)stax_bits_@t(x) < 0; }
 STAX_INLINE @ct stax_fmod_@t(@ct x, @ct y) {
     @ct a = __builtin_fabs@s(x), b = __builtin_fabs@s(y);
     @ct q = a / b;
-    if (!((q < (@ct)0x1p22) & (b < __builtin_inf@s()))) return __builtin_fmod@s(x, y);
+    if (!((q < (@ct)0x1p22) & (b < __builtin_inf@s()))) {
+        STAX_CLEAN;
+        return __builtin_fmod@s(x, y);
+    }
     @ct r = __builtin_fma@s(-__builtin_trunc@s(q), b, a);
     r = r < 0 ? r + b : r;
     return __builtin_copysign@s(r, x);

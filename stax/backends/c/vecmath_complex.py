@@ -130,7 +130,7 @@ STAX_INLINE @ct stax_pow_@t(@ct x, @ct y) {
     return stax_libm_pow_@t(x, y);
 }
 //: libm_pow_@t 60 scalar
-extern @ct stax_libm_pow_@t(@ct, @ct) STAX_LIBRARY("cpow@s");
+STAX_LIBRARY2(@ct, stax_libm_pow_@t, "cpow@s")
 //: rsqrt_@t 30 scalar
 STAX_INLINE @ct stax_rsqrt_@t(@ct x) { return stax_reciprocal_@t(stax_libm_sqrt_@t(x)); }
 //: sigmoid_@t 50 scalar
@@ -152,18 +152,18 @@ STAX_INLINE @ct stax_log10_@t(@ct x) {
     return __builtin_complex(__real__ y * (@rt)@log10e, __imag__ y * (@rt)@log10e);
 }
 //: log1p_@t 40 scalar
-extern @rt stax_libm_hypot@s(@rt, @rt) STAX_LIBRARY("hypot@s");
-extern @rt stax_libm_atan2@s(@rt, @rt) STAX_LIBRARY("atan2@s");
-extern @rt stax_libm_log@s(@rt) STAX_LIBRARY("log@s");
+STAX_LIBRARY2(@rt, stax_libm_hypot@s, "hypot@s")
+STAX_LIBRARY2(@rt, stax_libm_atan2@s, "atan2@s")
+STAX_LIBRARY(@rt, stax_libm_log@s, "log@s")
 STAX_INLINE @ct stax_log1p_@t(@ct x) {
     @rt re = __real__ x + 1, im = __imag__ x;
     return __builtin_complex(stax_libm_log@s(stax_libm_hypot@s(re, im)), stax_libm_atan2@s(im, re));
 }
 //: expm1_@t 60 scalar
-extern @rt stax_libm_expm1@s(@rt) STAX_LIBRARY("expm1@s");
-extern @rt stax_libm_exp@s(@rt) STAX_LIBRARY("exp@s");
-extern @rt stax_libm_sin@s(@rt) STAX_LIBRARY("sin@s");
-extern @rt stax_libm_cos@s(@rt) STAX_LIBRARY("cos@s");
+STAX_LIBRARY(@rt, stax_libm_expm1@s, "expm1@s")
+STAX_LIBRARY(@rt, stax_libm_exp@s, "exp@s")
+STAX_LIBRARY(@rt, stax_libm_sin@s, "sin@s")
+STAX_LIBRARY(@rt, stax_libm_cos@s, "cos@s")
 STAX_INLINE @ct stax_expm1_@t(@ct x) {
     @rt im = __imag__ x, half = stax_libm_sin@s(im / 2), size = stax_libm_exp@s(__real__ x);
     @rt re = stax_libm_expm1@s(__real__ x) * stax_libm_cos@s(im) - 2 * half * half;
@@ -210,7 +210,7 @@ STAX_INLINE uint8_t stax_@name_@t(@ct x, @ct y) {
 
 _LIBRARY = r"""
 //: libm_@name_@t 30 scalar
-extern @ct stax_libm_@name_@t(@ct) STAX_LIBRARY("c@name@s");
+STAX_LIBRARY(@ct, stax_libm_@name_@t, "c@name@s")
 """
 _NAMED = r"""
 //: @name_@t 30 scalar

@@ -134,6 +134,6 @@ STAX_INLINE double stax_contracted_erfinv_f64(double x) {{
     return p * x;
 }}
 //: contracted_erf_f64 60 scalar
-extern double stax_libm_erf(double) STAX_LIBRARY("erf");
+STAX_LIBRARY(double, stax_libm_erf, "erf")
 STAX_INLINE double stax_contracted_erf_f64(double x) {{ return stax_libm_erf(x); }}
 """

@@ -117,7 +117,7 @@ STAX_INLINE double stax_contracted_power_f64(double x, double y) {{
     return negative ? out * sign : out;
 }}
 //: contracted_tan_f64 60 scalar
-extern double stax_libm_tan(double) STAX_LIBRARY("tan");
+STAX_LIBRARY(double, stax_libm_tan, "tan")
 STAX_INLINE double stax_contracted_tan_f64(double x) {{ return stax_libm_tan(x); }}
 """
 

@@ -271,7 +271,7 @@ STAX_INLINE double stax_erfinv_f64(double x) {
     return __builtin_copysign(y, x);
 }
 //: lgamma_f64 60 scalar
-extern double stax_libm_lgamma(double) STAX_LIBRARY("lgamma");
+STAX_LIBRARY(double, stax_libm_lgamma, "lgamma")
 // SciPy's value at -infinity, where the C library's is +infinity
 STAX_INLINE double stax_lgamma_f64(double x) {
     return x == -__builtin_inf() ? x : stax_libm_lgamma(x);
