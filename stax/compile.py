@@ -75,9 +75,9 @@ STAGES = ("graph", "joint", "loops", "schedule", "source")
 DEPTH_HOOK.append(set_trace_depth)
 
 
-def new_dispatcher(slow_path: SlowPath) -> Dispatcher:
+def new_dispatcher(slow_path: SlowPath, backend: str = "c") -> Dispatcher:
     """The callable that runs known signatures in C and hands all others to `slow_path`."""
-    return make_dispatcher(slow_path)
+    return make_dispatcher(slow_path, alone=backend != "c")
 
 
 def has_entry(program: object) -> TypeGuard[CProgram]:

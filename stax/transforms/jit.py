@@ -200,7 +200,7 @@ class JitFunction:
         self._lock = threading.RLock()
         self._static_argnums, self._static_argnames = static_argnums, static_argnames
         self.statics = (*self._static_argnums, *self._static_argnames)
-        self.dispatcher: Any = new_dispatcher(self.call)
+        self.dispatcher: Any = new_dispatcher(self.call, options.backend)
         functools.update_wrapper(self.dispatcher, fun, updated=())
         for name in ("trace", "lower", "eval_shape", "clear_cache", "statics"):
             setattr(self.dispatcher, name, getattr(self, name))

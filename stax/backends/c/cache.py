@@ -33,6 +33,7 @@ __all__ = [
     "Cache",
     "content_key",
     "default_cache",
+    "lasting_cache",
     "library_caches",
     "load_blob",
     "load_library_path",
@@ -410,6 +411,12 @@ def load_library_path(key: str) -> Path | None:
         if path is not None:
             return path
     return None
+
+
+def lasting_cache() -> Cache | None:
+    """Return the cache that later processes find libraries in; None where there is none such."""
+    primary = _current().primary
+    return primary if primary is not None and primary.executable else None
 
 
 def open_caches() -> list[Cache]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from stax.backends.c.toolchain import VECTOR_FLAGS, Library, require_toolchain
 from stax.backends.c.vecmath import PREAMBLE
@@ -30,6 +30,9 @@ _SIZES = ("groups", "images", "channels", "taken", "filters")
 _SPATIAL = ("extents", "window", "strides", "holes", "framed")
 
 _HEADER = """\
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
 extern void *malloc(size_t);
 extern void free(void *);
 typedef struct {
@@ -230,22 +233,32 @@ def convolution_source(routines: Sequence[str]) -> str:
     sizes: dict[str, dict[str, set[int]]] = {}
     for match in filter(None, map(_NAME.fullmatch, routines)):
         sizes.setdefault(match[2], {}).setdefault(match[1], set()).add(int(match[3]))
-    parts = ["#if defined(_OPENMP)\n#include <omp.h>\n#endif\n", _HEADER]
-    for tag in sorted(sizes):
-        text = _TYPED
-        for kind, found in sorted(sizes[tag].items()):
-            block, entry, name = (
-                (_BLOCK, _CONV, "block") if kind == "conv" else (_SWAPPED, _CONV_SWAPPED, "sum")
-            )
-            entries = ""
-            for p in range(1, _MOST_HELD + 1):
-                guard = f"#if {_is_used(p, found)}\n"
-                text += f"{guard}{_written_out(block, p)}#endif\n"
-                entries += f"\n{guard}stax_conv_{name}_{tag}_{p},\n#else\n0,\n#endif\n"
-            text += entry.replace("@blocks", entries).replace("@sums", entries)
-        ct = "float" if tag == "f32" else "double"
-        parts.append(text.replace("@ct", ct).replace("@t", tag))
+    parts = [_HEADER]
+    for tag, kinds in sorted(sizes.items()):
+        used = {kind: functools.partial(_is_used, sizes=kinds[kind]) for kind in sorted(kinds)}
+        parts.append(_typed_source(tag, used))
     return "".join(parts)
+
+
+def whole_source(tag: str) -> str:
+    """C text of both routines of a type, for results and kernels of any size."""
+    return _HEADER + _typed_source(tag, dict.fromkeys(KINDS, "{} <= STAX_HELD".format))
+
+
+def _typed_source(tag: str, kinds: Mapping[str, Callable[[int], str]]) -> str:
+    """The routines of a type, with the blocks that the preprocessor's conditions let through."""
+    text = _TYPED
+    for kind, used in kinds.items():
+        block, entry, name = (
+            (_BLOCK, _CONV, "block") if kind == "conv" else (_SWAPPED, _CONV_SWAPPED, "sum")
+        )
+        entries = ""
+        for p in range(1, _MOST_HELD + 1):
+            guard = f"#if {used(p)}\n"
+            text += f"{guard}{_written_out(block, p)}#endif\n"
+            entries += f"\n{guard}stax_conv_{name}_{tag}_{p},\n#else\n0,\n#endif\n"
+        text += entry.replace("@blocks", entries).replace("@sums", entries)
+    return text.replace("@ct", "float" if tag == "f32" else "double").replace("@t", tag)
 
 
 def _written_out(block: str, size: int) -> str:
@@ -271,7 +284,7 @@ def _is_used(p: int, sizes: set[int]) -> str:
 
 @functools.cache
 def convolutions(routines: frozenset[str], threads: int) -> Library:
-    """The loaded routines, for programs of one thread or of several.
+    """The loaded routines and no others, for programs of one thread or of several.
 
     Raises:
       CompilerNotFoundError: there is no working compiler.

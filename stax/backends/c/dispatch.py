@@ -39,6 +39,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from stax.backends.c.ahead import Unit, load
 from stax.backends.c.toolchain import Toolchain, find_toolchain
 from stax.config import options
 from stax.core.statics import static_key
@@ -134,16 +135,16 @@ _build_lock = threading.Lock()
 _built: dict[tuple[str, ...], tuple[ModuleType | None, str]] = {}
 
 
-def _load(toolchain: Toolchain | None) -> tuple[ModuleType | None, str]:
-    """Return the extension module, and why it is missing if it is."""
+def _load(toolchain: Toolchain | None, alone: bool = True) -> tuple[ModuleType | None, str]:
+    """Return the extension module, and why it is missing if it is; see `ahead.load`."""
     key = (toolchain.identity if toolchain is not None else "",)
     with _build_lock:
         if key not in _built:
-            _built[key] = _build(toolchain)
+            _built[key] = _build(toolchain, alone)
         return _built[key]
 
 
-def _build(toolchain: Toolchain | None) -> tuple[ModuleType | None, str]:
+def _build(toolchain: Toolchain | None, alone: bool) -> tuple[ModuleType | None, str]:
     if toolchain is None:
         return None, "there is no C compiler"
     if sys.implementation.name != "cpython":
@@ -163,7 +164,7 @@ def _build(toolchain: Toolchain | None) -> tuple[ModuleType | None, str]:
     if sys.platform == "darwin":
         extra.append("-Wl,-undefined,dynamic_lookup")
     try:
-        path = str(toolchain.load(source, opt="-O2", extra=extra).path)
+        path = str(load(Unit(source, extra=tuple(extra)), toolchain, alone=alone).path)
     except (CompilationError, CompilerNotFoundError) as error:
         return None, str(error).splitlines()[0]
     loader = importlib.machinery.ExtensionFileLoader("stax_dispatch", path)
@@ -196,9 +197,14 @@ def compiled_dispatcher_fault() -> str:
     return _load(find_toolchain())[1]
 
 
-def make_dispatcher(slow_path: SlowPath | None = None, *, compiled: bool = True) -> Dispatcher:
-    """Return a dispatcher, the C one where it can be built (and `compiled` is on)."""
-    module = _load(find_toolchain())[0] if compiled else None
+def make_dispatcher(
+    slow_path: SlowPath | None = None, *, compiled: bool = True, alone: bool = True
+) -> Dispatcher:
+    """Return a dispatcher, the C one where it can be built (and `compiled` is on).
+
+    If it has to be built, and not `alone`, all that compiled programs call is built with it.
+    """
+    module = _load(find_toolchain(), alone)[0] if compiled else None
     made: Any = PythonDispatcher if module is None else module.Dispatcher
     copyreg.pickle(made, _global_name)
     dispatcher: Dispatcher = made(slow_path)

@@ -252,6 +252,17 @@ _ROWWISE = """\
 # y = op(A) x for a row-major A; each output is one fixed sum, whatever the number of threads.
 _VECTOR = """\
 @lanes
+STAX_BRIEF static void stax_gemv_strided_@t(int trans, int64_t rows, int64_t columns,
+        const @ct *restrict a, int64_t lda, const @ct *restrict x, int64_t dx, int accumulate,
+        @ct *restrict y, int64_t dy) {
+    int64_t outer = trans ? columns : rows, inner = trans ? rows : columns;
+    for (int64_t i = 0; i < outer; i++) {
+        @ct sum = 0;
+        for (int64_t j = 0; j < inner; j++)
+            sum = @fma(a[trans ? j * lda + i : i * lda + j], x[j * dx], sum);
+        y[i * dy] = accumulate ? y[i * dy] + sum : sum;
+    }
+}
 static void stax_gemv_@t(int trans, int64_t rows, int64_t columns, const @ct *restrict a,
         int64_t lda, const @ct *restrict x, int64_t dx, int accumulate, @ct *restrict y,
         int64_t dy) {
@@ -281,15 +292,8 @@ static void stax_gemv_@t(int trans, int64_t rows, int64_t columns, const @ct *re
                 for (int64_t j = 0; j < n; j++) out[j] = @fma(s, row[j], out[j]);
             }
         }
-    } else {
-        int64_t outer = trans ? columns : rows, inner = trans ? rows : columns;
-        for (int64_t i = 0; i < outer; i++) {
-            @ct sum = 0;
-            for (int64_t j = 0; j < inner; j++)
-                sum = @fma(a[trans ? j * lda + i : i * lda + j], x[j * dx], sum);
-            y[i * dy] = accumulate ? y[i * dy] + sum : sum;
-        }
-    }
+    } else
+        stax_gemv_strided_@t(trans, rows, columns, a, lda, x, dx, accumulate, y, dy);
 }
 """
 

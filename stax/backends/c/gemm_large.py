@@ -154,12 +154,13 @@ static void stax_gemm_blocked_@t(int ta, int tb, int64_t m, int64_t n, int64_t k
 
 # The blocks of a large product: 256 rows or columns and more, about 16 blocks; or as many as there
 # are threads, where the library shows that cuts change no bit of a product. Each cut makes it pack
-# one of the operands once more, a tenth of the time of a product.
+# one of the operands once more, a tenth of the time of a product. What does
+# nothing but call the library is compiled briefly.
 LARGE_BLAS = """\
 typedef void (*stax_blas_product_@t)(int, int, int, stax_blas_int, stax_blas_int, stax_blas_int,
     @scalar, const @ct *, stax_blas_int, const @ct *, stax_blas_int, @scalar, @ct *, stax_blas_int);
 static int stax_cuts_show_@t = -1;
-static int stax_try_cuts_@t(void) {
+STAX_BRIEF static int stax_try_cuts_@t(void) {
     extern void *malloc(size_t);
     extern void free(void *);
     enum { M = 272, N = 288, K = 400, ROW = 128, COLUMN = 144 };
@@ -182,12 +183,13 @@ static int stax_try_cuts_@t(void) {
     free(a);
     return show;
 }
-static void stax_gemm_large_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
-        const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
+STAX_BRIEF static void stax_gemm_large_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n,
+        int64_t k, const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
         int accumulate, @ct *c, int64_t ldc, int64_t sc) {
     if (k == 0) {
-        for (int64_t i = 0; i < batch; i++)
-            stax_gemm_small_@t(0, 0, m, n, 0, a, lda, b, ldb, accumulate, c + i * sc, ldc);
+        for (int64_t i = 0; i < batch && !accumulate; i++)
+            for (int64_t r = 0; r < m; r++)
+                for (int64_t j = 0; j < n; j++) c[i * sc + r * ldc + j] = 0;
         return;
     }
     int64_t rows = 1, columns = 1;

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from stax.backends.c import forks, fourier, lapack, lapack_complex, lapack_forms, panels, sorting
-from stax.backends.c.convolution import convolutions, is_convolution, symbol
+from stax.backends.c.ahead import Unit, built_ahead, load
+from stax.backends.c.convolution import convolutions, is_convolution, symbol, whole_source
 from stax.backends.c.image import RoutineCall
 from stax.backends.c.support import COMPLEX_TAGS, GEMM_TAGS, support
 from stax.backends.c.toolchain import VECTOR_FLAGS, Library, require_toolchain
@@ -55,8 +56,8 @@ def has_routine(name: str) -> bool:
 
 
 def addresses(names: Sequence[str]) -> list[int]:
-    """The addresses of a program's routines, as `address`; its convolutions are built together."""
-    images = frozenset(filter(is_convolution, names))
+    """The addresses of a program's routines; its convolutions of float64 are built together."""
+    images = frozenset(n for n in names if is_convolution(n) and "f64" in n)
     threads = min(forks.available_threads(), 2)  # one, or several
     return [
         convolutions(images, threads).address(symbol(n)) if n in images else address(n)
@@ -90,11 +91,17 @@ def address(name: str) -> int:
             return _lapack_library(module).address(f"stax_{name}")
     if name in fourier.ROUTINES:
         return _fourier_library().address(f"stax_{name}")
+    if is_convolution(name):
+        return _block_library("f32").address(symbol(name))
     if name in panels.ROUTINES:
-        return _panels_library(name[-3:]).address(f"stax_{name}")
+        return _block_library(name[-3:]).address(f"stax_{name}")
     return _sorting_library().address(f"stax_{name}")
 
 
+# What multiplies blocks in registers, of the type that programs have most of.
+_BLOCKS = built_ahead(
+    lambda: Unit(PREAMBLE + whole_source("f32") + panels.panels_source(["f32"]), extra=VECTOR_FLAGS)
+)
 _bound: list[Any] = []  # tables that C code points to
 
 
@@ -109,7 +116,10 @@ def _sorting_library() -> Library:
 
 
 @functools.cache
-def _panels_library(tag: str) -> Library:
+def _block_library(tag: str) -> Library:
+    """Products with panels of a type; convolutions too in float32."""
+    if tag == "f32":
+        return load(_BLOCKS())
     source = PREAMBLE + panels.panels_source([tag])
     toolchain = require_toolchain().for_threads(source, 1, extra=VECTOR_FLAGS)
     return toolchain.load(source, extra=VECTOR_FLAGS)

@@ -13,8 +13,9 @@ import functools
 from typing import Any
 
 from stax.backends.c import forks
+from stax.backends.c.ahead import Unit, built_ahead, load
 from stax.backends.c.gemm import find_blas, gemm_source
-from stax.backends.c.toolchain import Library, require_toolchain
+from stax.backends.c.toolchain import Library
 from stax.backends.c.vecmath import PREAMBLE
 
 GEMM_TAGS = ("f32", "f64")
@@ -55,6 +56,18 @@ class Support:
         self._set_threads(1)
 
 
+def _unit(tags: tuple[str, ...]) -> Unit:
+    source = PREAMBLE + gemm_source(tags)
+    for tag in tags:
+        source += EXPORT.format(t=tag, ct=PRODUCT_TYPES[tag])
+    # Our own products are made for multiply-add instructions; BLAS has what it needs.
+    extra = () if find_blas() is not None else ("-ffp-contract=fast",)
+    return Unit(source, "-O2", extra)
+
+
+built_ahead(lambda: _unit(GEMM_TAGS))
+
+
 @functools.cache
 def support(tags: tuple[str, ...] = GEMM_TAGS) -> Support:
     """The support library, built or taken from the cache; that of `COMPLEX_TAGS` is another.
@@ -62,13 +75,7 @@ def support(tags: tuple[str, ...] = GEMM_TAGS) -> Support:
     Raises:
       CompilerNotFoundError: there is no working compiler.
     """
-    source = PREAMBLE + gemm_source(tags)
-    for tag in tags:
-        source += EXPORT.format(t=tag, ct=PRODUCT_TYPES[tag])
-    blas = find_blas()
-    # Our own products are made for multiply-add instructions; BLAS has what it needs.
-    extra = () if blas is not None else ("-ffp-contract=fast",)
-    library = require_toolchain().load(source, opt="-O2", extra=extra)
+    library, blas = load(_unit(tags)), find_blas()
     table = None
     if blas is not None:
         table = blas.pointer_table()

@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -188,36 +188,42 @@ class Toolchain:
         """Return the verified cached library of `source`, or None; never runs the compiler."""
         return cache.load_library_path(self.key(source, opt=opt, extra=extra))
 
-    def compile(self, source: str, *, opt: str = "-O1", extra: Sequence[str] = ()) -> Path:
+    def compile(
+        self,
+        source: str,
+        *,
+        opt: str = "-O1",
+        extra: Sequence[str] = (),
+        missing: Callable[[], None] | None = None,
+    ) -> Path:
         """Return the path of the shared library made from C `source`.
 
         Args:
           source: one translation unit; exported functions are its non-static ones.
           opt: optimisation level flag.
           extra: further flags (include paths, libraries), put last.
+          missing: called first where the cache has no such library; may build it.
 
         Raises:
           CompilationError: the compiler refused the source.
           CompilerNotFoundError: it could not run here (no room, no permission, no memory).
         """
         key = self.key(source, opt=opt, extra=extra)
-        path = cache.load_library_path(key) or self._build(key, source, opt, extra)
+        path = cache.load_library_path(key)
+        if path is None and missing is not None:
+            missing()
+            path = cache.load_library_path(key)
+        path = path or self._build(source, opt, extra)
         if "keep" in options().debug:
             with contextlib.suppress(OSError):
                 path.with_suffix(".c").write_text(source, encoding="utf-8")
         return path
 
-    def _build(self, key: str, source: str, opt: str, extra: Sequence[str]) -> Path:
+    def _build(self, source: str, opt: str, extra: Sequence[str]) -> Path:
         fault: OSError | None = None
-        # clang leaves loops scalar at -O1 even where a pragma asks for vectors.
-        level = "-O2" if self.kind == "clang" and opt == "-O1" else opt
-        passes = self.quick if opt == "-O1" else ()
         for place in cache.library_caches():
             try:
-                with place.build_directory() as directory:
-                    command = (*self.command, *self.flags, level, *passes)
-                    libraries = (*extra, *self.libraries)
-                    return place.install(key, _run_compiler(command, libraries, source, directory))
+                return self.build_in(place, source, opt=opt, extra=extra)
             except OSError as error:
                 fault = error
         raise CompilerNotFoundError(
@@ -225,13 +231,33 @@ class Toolchain:
             hint="set STAX_CACHE_DIR to a writable directory with room, or use backend='numpy'",
         )
 
-    def load(self, source: str, *, opt: str = "-O1", extra: Sequence[str] = ()) -> Library:
-        """Return the library made from C `source`, loaded; errors as for `compile`."""
+    def build_in(
+        self, place: cache.Cache, source: str, *, opt: str = "-O1", extra: Sequence[str] = ()
+    ) -> Path:
+        """Compile `source` into one cache, as `compile`; `OSError` where that has no room."""
+        # clang leaves loops scalar at -O1 even where a pragma asks for vectors.
+        level = "-O2" if self.kind == "clang" and opt == "-O1" else opt
+        passes = self.quick if opt == "-O1" else ()
+        command = (*self.command, *self.flags, level, *passes)
+        key = self.key(source, opt=opt, extra=extra)
+        with place.build_directory() as directory:
+            libraries = (*extra, *self.libraries)
+            return place.install(key, _run_compiler(command, libraries, source, directory))
+
+    def load(
+        self,
+        source: str,
+        *,
+        opt: str = "-O1",
+        extra: Sequence[str] = (),
+        missing: Callable[[], None] | None = None,
+    ) -> Library:
+        """Return the library made from C `source`, loaded; arguments and errors as `compile`."""
         limit_spinning()
         key = self.key(source, opt=opt, extra=extra)
         fault: OSError | None = None
         for _ in range(3):
-            path = self.compile(source, opt=opt, extra=extra)
+            path = self.compile(source, opt=opt, extra=extra, missing=missing)
             try:
                 return Library(path, ctypes.CDLL(str(path)))
             except OSError as error:
