@@ -1,11 +1,11 @@
-"""Entry: python -m benchmarks [run|report|compare|plot|counts|limits|shares|all] ..."""
+"""Entry: python -m benchmarks [run|report|compare|plot|counts|calls|limits|shares|all] ..."""
 
 import importlib
 import os
 import subprocess
 import sys
 
-from benchmarks import plot, report, run, shares
+from benchmarks import calls, plot, report, run, shares
 from benchmarks.worker import ROOT, WORK
 
 
@@ -41,6 +41,8 @@ def main(argv):
         plot.main(arguments)
     elif command == "counts":
         importlib.import_module("benchmarks.counts").main(arguments)
+    elif command == "calls":
+        calls.main(arguments)
     elif command == "limits":
         limits()
     elif command == "shares":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import plot, report, shares
+from benchmarks import calls, plot, report, shares
 from benchmarks.definitions import DEFS
 from benchmarks.worker import PEERS, check
 from benchmarks.workloads import WORKLOADS
@@ -44,6 +44,14 @@ def test_tables_from_records(tmp_path: Path) -> None:
     image = xml.etree.ElementTree.fromstring(plot.drawing(plot.ratios(records, 1), 1))
     assert "x: jax 2.00" in {node.text for node in image.iter()}
     assert plot.place(0.01) == plot.place(0.5) < plot.place(1) < plot.place(100) == plot.place(1e9)
+
+
+def test_a_table_of_calls() -> None:
+    mine, others = dict.fromkeys(calls.CASES, 0.123), dict.fromkeys(calls.CASES, 4.5)
+    text = calls.table({"stax": mine, "jax": others})
+    assert text.startswith("| us a call | stax | jax |\n|---|---|---|\n| an array | 0.12 | 4.50 |")
+    assert text.count("\n") == len(calls.CASES) + 1
+    assert 0 < calls.least(lambda x, k: x, (1,), {"k": 2}, 0.001) < 1e-4
 
 
 def test_a_wrong_result_is_not_timed() -> None:
