@@ -9,6 +9,7 @@ This is the only module that knows the whole pipeline.
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import threading
@@ -98,7 +99,7 @@ def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Hold Python's collector of cycles: it would walk everything made so far, and free little."""
     if not gc.isenabled():
         yield
@@ -344,7 +345,7 @@ class Traced:
         return found
 
 
-@_collector_paused()
+@collector_paused()
 def lowered_graph(
     graph: Graph,
     options: CompileOptions,
@@ -403,7 +404,7 @@ def plan_search(
     return found
 
 
-@_collector_paused()
+@collector_paused()
 def memory_curve_of(graph: Graph, options: CompileOptions, device: str = "cpu") -> MemoryCurve:
     """What programs of `graph` take that keep more or less for their backward part."""
     return plan_search(graph, options, device, {}).curve()
@@ -449,7 +450,7 @@ def _scheduled(
             if table[out].nbytes > REGISTER_BYTES
         }
         outputs = frozenset(lowered.outputs)
-        nbytes = lambda name: table[name].nbytes
+        nbytes = functools.cache(lambda name: table[name].nbytes)
 
         def grouped(steps: Sequence[Step]) -> list[Scheduled]:
             limits = FusionOptions() if device == "cpu" else ON_DEVICE
@@ -524,11 +525,15 @@ def _native(graph: Graph, options: CompileOptions) -> CProgram:
     """The C program of a graph, from the disk cache where an earlier process left it."""
     process = process_options()
     decides = repr((options, process.plan_seconds))
-    key = None if process.debug else graph_key(graph, decides)
-    stored = load_image(key) if key else None
+    with collector_paused():
+        key = None if process.debug else graph_key(graph, decides)
+        stored = load_image(key) if key else None
     with _lock:
         if stored is None:
-            made = program_of(lowered_graph(graph, options))
+            with collector_paused():
+                lowered = lowered_graph(graph, options)
+                lowered.as_text("source")  # printed here, before the compiler runs
+            made = program_of(lowered)
             assert isinstance(made, CProgram)
             if key:
                 store_image(key, made.image, made.general)

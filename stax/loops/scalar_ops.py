@@ -145,7 +145,14 @@ def spelling(
     n: Any = "",
 ) -> str:
     """The text of the operation in ``language`` ("c" or "triton") on operand texts."""
-    dtype = dtypes[row.operand] if dtypes else FLOAT32
+    choice, tag, ct = _template(row.name, dtypes[row.operand] if dtypes else FLOAT32, language)
+    return choice.format(*operands, t=tag, ct=ct, n=n)
+
+
+@functools.cache
+def _template(name: str, dtype: np.dtype, language: str) -> tuple[str, str, str]:
+    """The text of an operation on operands of a type, and the tag and the C type of that type."""
+    row = SCALAR_OPS[name]
     choice = row.c if language == "c" else row.triton
     if isinstance(choice, dict):
         kind = type_class(dtype)
@@ -153,7 +160,7 @@ def spelling(
         if not found:
             raise DtypeError(f"scalar operation {row.name} has no {language} code for {dtype}")
         choice = found
-    return choice.format(*operands, t=type_tag(dtype), ct=c_type(dtype), n=n)
+    return choice, type_tag(dtype), c_type(dtype)
 
 
 def register(row: ScalarOp) -> ScalarOp:

@@ -22,6 +22,7 @@ import numpy as np
 from stax.compile import (
     Lowered,
     Traced,
+    collector_paused,
     executable,
     has_entry,
     new_dispatcher,
@@ -348,8 +349,9 @@ class JitFunction:
         names = argument_names(self._fun, dynamic)
         name = getattr(self._fun, "__name__", "f")
         start = time.perf_counter()
-        graph = stage(flat, avals, names, name if name.isidentifier() else "f")
-        graph, captured = lift_constants(graph)
+        with collector_paused():
+            graph = stage(flat, avals, names, name if name.isidentifier() else "f")
+            graph, captured = lift_constants(graph)
         seconds = time.perf_counter() - start
         if not captured and not written:
             graph.cache["retrace"] = functools.partial(_retraced, flat, graph, names)

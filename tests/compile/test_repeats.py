@@ -63,6 +63,38 @@ def test_the_text_is_that_of_printing_each(monkeypatch: pytest.MonkeyPatch) -> N
     assert stax.jit(lambda x, y: f(x, y)).lower(X, X).as_text("source") == with_memory
 
 
+def attentive(layers: int) -> Any:
+    """Layers of attention over the same 8 heads, each with weights of its own."""
+
+    def loss(x: Any, weights: Any) -> Any:
+        for w in weights:
+            s = (x @ w) @ np.swapaxes(x, -1, -2)
+            e = np.exp(s - s.max(-1, keepdims=True))
+            x = (e / e.sum(-1, keepdims=True)) @ x
+        return (x * x).sum()
+
+    x = np.linspace(-1.0, 1.0, 8 * 256 * 32).reshape(8, 256, 32).astype(np.float32)
+    w = [np.eye(32, dtype=np.float32) * (k + 1) for k in range(layers)]
+    return stax.jit(stax.grad(loss, argnums=(0, 1))).lower(x, w)
+
+
+def test_steps_over_the_scores_of_layers_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks: list[int] = []
+    emit = repeats.print_block
+
+    def counted(*given: Any) -> Any:
+        blocks.append(1)
+        return emit(*given)
+
+    monkeypatch.setattr(repeats, "print_block", counted)
+    assert "attention2" in {k.name for k in attentive(3).kernels}
+    text, once = attentive(3).as_text("source"), len(blocks)
+    assert attentive(6).as_text("source") != text
+    assert len(blocks) == 2 * once > 0
+    monkeypatch.setattr(repeats.PrintedKernels, "_block", lambda self, *given: emit(*given))
+    assert attentive(3).as_text("source") == text
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -64,10 +64,14 @@ def emit_kernel(
     kernel: Kernel,
     dtypes: Mapping[str, DType],
     escapes: Callable[[str], bool],
+    block_lines: Callable[..., BlockLines] | None = None,
 ) -> KernelSource:
-    """The C function of `kernel`; `escapes(buffer)` says whether others read what it writes."""
+    """The C function of `kernel`; `escapes(buffer)` says whether others read what it writes.
+
+    `block_lines` are the loops of a stage over scores: as here, or what was printed before.
+    """
     if isinstance(kernel, Attention):
-        stage_lines = functools.partial(_block_lines, dtypes, kernel.shape[1])
+        stage_lines = functools.partial(block_lines or print_block, dtypes, kernel.shape[1])
         return AttentionEmitter(kernel, dtypes, stage_lines).run()
     if isinstance(kernel, Stack):
         return emit_stack(kernel, dtypes, lambda stage: _stage_lines(stage, dtypes))
@@ -83,9 +87,12 @@ def _stage_lines(kernel: Kernel, dtypes: Mapping[str, DType]) -> tuple[list[str]
     return emitter.parameters, over_rows(emitter.lines(), emitter.rows[0])
 
 
-def _block_lines(
+BlockLines = tuple[list[str], list[str], dict[str, list[str]]]
+
+
+def print_block(
     dtypes: Mapping[str, DType], rows: int, kernel: Kernel, visible: Callable[[str], bool]
-) -> tuple[list[str], list[str], dict[str, list[str]]]:
+) -> BlockLines:
     """The parameters of a stage over scores, its loops over the rows from `first` to `last`, and
     of buffers that rows do not read to their end, the statements that say how far `row` does, where
     the last of a block's `rows` reads furthest.

@@ -194,6 +194,7 @@ class Emitter:
         self.inner = Scope()
         self.printer = CPrinter({})
         self.symbol_names: dict[Symbol, str] = {}
+        self._texts: dict[Expr, str] = {}  # of index expressions
         self.bound: dict[Symbol, Expr] = {}  # computed indices of the present body
         self.count = 0
         self.addresses: dict[str, int] = {}  # C names of computed indices, and their bounds
@@ -234,11 +235,14 @@ class Emitter:
 
     def expr_depth(self, expr: Expr) -> int:
         """The depth at which an index expression is known."""
-        return max((self.depth_of[s] for s in expr.symbols), default=0)
+        return max([self.depth_of[s] for s in expr.symbols], default=0)
 
     def index_text(self, expr: Expr) -> str:
         """An index expression in C."""
-        return expr.render(CPrinter(self.symbol_names))
+        found = self._texts.get(expr)
+        if found is None:
+            found = self._texts[expr] = expr.render(CPrinter(self.symbol_names))
+        return found
 
     def emit(
         self,
@@ -252,8 +256,11 @@ class Emitter:
         for n in range(start, stop):
             op, args, dtype, attrs = instrs[n]
             operands = [values[a] for a in args if a in values]
-            depth = max((v.depth for v in operands), default=0)
-            if op == "load":
+            depth = max([v.depth for v in operands]) if operands else 0
+            row = SCALAR_OPS.get(op)
+            if row is not None:
+                values[n] = self._apply(row, operands, dtype, attrs, depth)
+            elif op == "load":
                 index = indexes[attrs[1]].substitute(self.bound)
                 values[n] = self._load(attrs, index, dtype, operands, depth)
             elif op == "constant":
@@ -277,8 +284,6 @@ class Emitter:
             elif op == "bind":
                 self._bind(attrs[0], operands[0], attrs[1], depth)
                 values[n] = operands[0]
-            elif op in SCALAR_OPS:
-                values[n] = self._apply(SCALAR_OPS[op], operands, dtype, attrs, depth)
             elif op == "store":
                 index = indexes[attrs[1]].substitute(self.bound)
                 self.on_store(attrs[0], index, attrs[2], operands, depth)
@@ -290,21 +295,20 @@ class Emitter:
     ) -> CValue:
         """A scalar operation, decided now where the ranges of its operands decide it."""
         params = dict(attrs)
-        intervals = [v.interval for v in operands]
-        whole = all(v.dtype.kind in "iub" for v in operands)
+        types = tuple([v.dtype for v in operands])
+        whole = types[0].kind in "iub" and all(t.kind in "iub" for t in types)
         interval = EVERYTHING
         if row.pick is not None and (whole or row.operand > 0):
-            chosen = row.pick(*intervals)
+            chosen = row.pick(*[v.interval for v in operands])
             if chosen is not None and operands[chosen].dtype == dtype:
                 return operands[chosen]
         if whole and row.interval is not None and dtype.kind in "iub":
-            interval = wrap(row.interval(*intervals, **params), dtype)
+            interval = wrap(row.interval(*[v.interval for v in operands], **params), dtype)
             if interval.lo == interval.hi:
                 return CValue(literal(interval.lo, dtype), dtype, 0, interval)
-        texts = tuple(v.text for v in operands)
-        types = tuple(v.dtype for v in operands)
+        texts = tuple([v.text for v in operands])
         text = spelling(row, types, "c", texts, **params)
-        if (part := _negated(row, texts, dtype)) in self.parts:
+        if self.parts and (part := _negated(row, texts, dtype)) in self.parts:
             # GCC makes -a * b - c of -(a * b + c) computed as one, whose zero is another.
             text = f"stax_negative_{type_tag(dtype)}({part})"
         # A complex product by multiply-add instructions tells its operands apart.

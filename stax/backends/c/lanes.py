@@ -28,7 +28,7 @@ NOWHERE = 2**31 - 1
 LONG_SUM = 4096  # elements from which on the lanes of a single-precision sum are added as doubles
 _ASSIGNED = re.compile(r"^\w+ (\w+) = (.*);$")
 _CALL = re.compile(r"stax_(\w+)\(")
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORD = re.compile(r"([A-Za-z_]\w*)")
 _ZERO = re.compile(r"\(*(\(\w+\))?0(\.0)?f?\)*")
 
 
@@ -77,7 +77,7 @@ class Pieces:
 
 def renamed(text: str, names: dict[str, str]) -> str:
     """`text` with its identifiers replaced."""
-    return _WORD.sub(lambda m: names.get(m.group(), m.group()), text) if names else text
+    return "".join([names.get(part, part) for part in _WORD.split(text)]) if names else text
 
 
 def streams_of(lines: Sequence[str], accumulators: Sequence[Accumulator]) -> int:

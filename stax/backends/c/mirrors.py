@@ -23,18 +23,26 @@ class Mirrors:
     """The name and the sign of each value noted so far."""
 
     def __init__(self) -> None:
+        self._noted: list[tuple[ScalarOp, Sequence[str], str]] = []  # not looked at yet
         self._images: dict[str, Image] = {}
         self._known: dict[Hashable, Image] = {}
 
     def of(self, value: str) -> Image:
         """The name and the sign of a value, given as C text; its own text where it is new."""
+        noted, self._noted = self._noted, []
+        for one in noted:
+            self._look_at(*one)
         return self._images.get(value, (value, 1))
 
     def note(self, row: ScalarOp, operands: Sequence[str], value: str) -> None:
         """Say that `value` is what `row` gives for the operands."""
+        if row.summands or row.odd:
+            self._noted.append((row, operands, value))
+
+    def _look_at(self, row: ScalarOp, operands: Sequence[str], value: str) -> None:
         if value in self._images:
             return
-        images = [self.of(text) for text in operands]
+        images = [self._images.get(text, (text, 1)) for text in operands]
         if row.summands:
             terms = sorted((n, s * t) for (n, s), t in zip(images, row.summands, strict=True))
             sign = terms[0][1]
@@ -42,7 +50,7 @@ class Mirrors:
             if len(terms) == 1:
                 self._images[value] = terms[0]
                 return
-        elif row.odd:
+        else:
             # The sign of a zero counts where the operation is not odd: in a divisor.
             names = [
                 (n, 0) if k in row.odd else (operands[k], 1) for k, (n, _) in enumerate(images)
@@ -51,7 +59,5 @@ class Mirrors:
             for k in row.odd:
                 sign *= images[k][1]
             key = (row.name, *(sorted(names) if row.commutes else names))
-        else:
-            return
         name, own = self._known.setdefault(key, (value, sign))
         self._images[value] = name, sign * own

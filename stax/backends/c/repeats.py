@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 
-from stax.backends.c.emit import emit_kernel
+from stax.backends.c.emit import BlockLines, emit_kernel, print_block
 from stax.backends.c.frame import KernelSource
 from stax.dtypes import DType
 from stax.loops.body import Body
@@ -25,22 +25,15 @@ class PrintedKernels:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[KernelSource, list[str]]] = {}
+        self._blocks: dict[Hashable, tuple[BlockLines, list[str]]] = {}
 
     def source(
         self, kernel: Kernel, dtypes: Mapping[str, DType], escapes: Callable[[str], bool]
     ) -> KernelSource:
         """The function of `kernel`; `escapes(buffer)` says whether others read what it writes."""
         if type(kernel) is not Kernel:  # one with steps of a kind of its own
-            return emit_kernel(kernel, dtypes, escapes)
-        places: dict[str, int] = {}
-        members = tuple(
-            (m.role, m.stage, m.dims, m.indexes, _shape(m.body, places)) for m in kernel.members
-        )
-        buffers = tuple(
-            (dtypes[n], n in kernel.writers and escapes(n), n in kernel.partial) for n in places
-        )
-        key = (kernel.space, kernel.split, members, buffers)
-        names = list(places)
+            return emit_kernel(kernel, dtypes, escapes, self._block)
+        key, names = _key(kernel, dtypes, escapes)
         if key not in self._known:
             self._known[key] = emit_kernel(kernel, dtypes, escapes), names
         found, own = self._known[key]
@@ -51,6 +44,36 @@ class PrintedKernels:
             parameters=[now[n] for n in found.parameters],
             written={now[n] for n in found.written},
         )
+
+    def _block(
+        self,
+        dtypes: Mapping[str, DType],
+        rows: int,
+        kernel: Kernel,
+        visible: Callable[[str], bool],
+    ) -> BlockLines:
+        """The loops of a stage over scores, as `print_block` gives them."""
+        own_key, names = _key(kernel, dtypes, visible)
+        key = (rows, own_key)
+        if key not in self._blocks:
+            self._blocks[key] = print_block(dtypes, rows, kernel, visible), names
+        (parameters, lines, limits), own = self._blocks[key]
+        now = dict(zip(own, names, strict=True))
+        return [now[n] for n in parameters], lines, {now[n]: limits[n] for n in limits}
+
+
+def _key(
+    kernel: Kernel, dtypes: Mapping[str, DType], escapes: Callable[[str], bool]
+) -> tuple[Hashable, list[str]]:
+    """All that the text of a kernel depends on, and its buffers in the order of their places."""
+    places: dict[str, int] = {}
+    members = tuple(
+        (m.role, m.stage, m.dims, m.indexes, _shape(m.body, places)) for m in kernel.members
+    )
+    buffers = tuple(
+        (dtypes[n], n in kernel.writers and escapes(n), n in kernel.partial) for n in places
+    )
+    return (kernel.space, kernel.split, members, buffers), list(places)
 
 
 def _shape(body: Body, places: dict[str, int]) -> Hashable:
