@@ -51,6 +51,7 @@ from stax.pytree import (
     tree_unflatten,
     treedef_is_leaf,
 )
+from stax.pytree_registry import NODES
 from stax.transforms.arguments import check_callable, finished, static_arguments
 from stax.transforms.budget import budget_bytes, plain_budget
 from stax.transforms.grad import Product
@@ -472,18 +473,11 @@ def output_template(tree: PyTreeDef) -> Any:
             return ("list", children)
         if kind is dict:
             return ("dict", list(aux), children)
-        one_level = tree_structure_of(part)
-        return ("call", lambda *c: tree_unflatten(one_level, c), children)
+        node: Any = NODES[kind]
+        unflatten = node.unflatten
+        return ("call", lambda *parts: unflatten(aux, list(parts)), children)
 
     return build(tree)
-
-
-def tree_structure_of(part: PyTreeDef) -> PyTreeDef:
-    """The structure of one node whose children are leaves."""
-    data = part.node_data()
-    assert data is not None
-    kind, aux = data
-    return PyTreeDef([(kind, len(part.children()), aux), *([None] * len(part.children()))])
 
 
 def _check_stores(target: Any) -> None:

@@ -99,7 +99,7 @@ def test_flat_call(make: Any) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [X[:3], X.reshape(2, 2), X.astype("f4"), X.astype(">f8"), np.arange(8.0)[::2], list(X), 1.0,
+    [X[:3], X.reshape(2, 2), X.astype("f4"), X.astype(">f8"), np.arange(8)[::2], list(X), 1.0,
      None, X.view(np.recarray), np.ma.array(X), np.float64(1), X.astype(object), "text", (X,),
      {"a": X}],
 )  # fmt: skip
@@ -115,14 +115,62 @@ def test_what_does_not_match_goes_the_slow_way(make: Any, other: Any) -> None:
     assert d.hits == 0
 
 
-def test_unaligned_and_swapped_arrays_do_not_match(make: Any) -> None:
+def unaligned(array: np.ndarray) -> np.ndarray:
+    moved = np.frombuffer(bytearray(array.nbytes + 1), np.uint8)[1:].view(array.dtype)
+    moved = moved.reshape(array.shape)
+    moved[...] = array
+    assert not moved.flags.aligned
+    return moved
+
+
+@pytest.mark.parametrize(
+    "other",
+    [np.arange(8.0)[::2], np.arange(4.0)[::-1], np.broadcast_to(3.0, 4), unaligned(X),
+     np.ones((4, 5))[:, 2], X.astype("c16").imag],
+)  # fmt: skip
+def test_arrays_that_lie_otherwise_are_copied(make: Any, other: np.ndarray) -> None:
     d = make(refuse)
+    assert d.add_entry((other, X), {}, library().address("add"), VECTOR, 0)
+    for first, second in [(X, other), (other, X), (other, other), (X, X)]:
+        np.testing.assert_array_equal(d(first, second), first + second)
+    assert (d.hits, d.misses, d.entry_count) == (4, 0, 1)
+    seen = []
+    d.add_entry(({"a": [X]}, 1.0), {}, lambda inputs, outputs: seen.extend(inputs), VECTOR, 0)
+    d({"a": [other]}, 2.5)
+    assert seen[0].flags.carray
+    assert (seen[0].tolist(), seen[1]) == (other.tolist(), 2.5)
+
+
+def test_copies_are_kept_while_others_drop_the_array(make: Any) -> None:
+    d = make(refuse)
+    size = 1 << 18
+    arrays = [np.ones((2, size)).T[:, 0], np.ones((size, 2))[:, 1]]
+    result = [(np.dtype("f8"), (size,))]
+    total = lambda inputs, outputs: np.add(*inputs, out=outputs[0])
+    assert d.add_entry((arrays,), {}, total, result, 0)
+    done = threading.Event()
+
+    def drop() -> None:
+        while not done.is_set():
+            for k in (0, 1):
+                arrays[k] = np.ones((size, 2))[:, k]
+
+    thread = threading.Thread(target=drop)
+    thread.start()
+    try:
+        assert all((d(arrays) == 2).all() for _ in range(10))
+    finally:
+        done.set()
+        thread.join()
+    assert d.misses == 0
+
+
+def test_swapped_arrays_do_not_match(make: Any) -> None:
+    d = make(refuse)
+    swapped = X.view(X.dtype.newbyteorder())
+    assert not d.add_entry((X, swapped), {}, library().address("add"), VECTOR, 0)
     d.add_entry((X, X), {}, library().address("add"), VECTOR, 0)
-    unaligned = np.frombuffer(bytearray(33), np.uint8)[1:].view("f8")
-    assert not unaligned.flags.aligned
-    assert d(X, unaligned)[0] == "slow"
-    assert d(X, X.view(X.dtype.newbyteorder()))[0] == "slow"
-    assert not d.add_entry((X, unaligned), {}, library().address("add"), VECTOR, 0)
+    assert d(X, swapped)[0] == "slow"
 
 
 def test_scalars_are_passed_by_value_and_told_apart_by_type(make: Any) -> None:

@@ -62,6 +62,24 @@ def test_what_goes_the_slow_way_is_seen():
     assert function.misses == 2
 
 
+@pytest.mark.skipif(bool(compiled_dispatcher_fault()), reason="calls are dispatched in Python")
+@pytest.mark.parametrize(
+    "other",
+    [X[::2], X[::-2], X.reshape(4, 2)[:, 1], np.broadcast_to(X[0], 4)],
+    ids=["strided", "reversed", "a column", "broadcast"],
+)
+def test_arrays_that_lie_otherwise_run_no_python(other):
+    function = stax.jit(lambda x, d: (np.sin(x) * d["k"], x))
+    dense = other.copy()
+    wanted = function(dense, {"k": dense})
+    assert python_functions_entered(function, other, {"k": other}) == []
+    for given in [(other, {"k": other}), (dense, {"k": other})]:
+        product, same = function(*given)
+        np.testing.assert_array_equal(product, wanted[0])
+        np.testing.assert_array_equal(same, dense)
+    assert function.misses == 1
+
+
 FLOATS = [0.5, 0.0, -0.0, 1e-320, -1e300, float("inf"), float("nan"), 3.0]
 INTS = [3, 0, -1, 1, 2**31, 2**62, -(2**63), 2**63 - 1]
 BOOLS = [True, False, True]

@@ -151,9 +151,12 @@ static int plain_type_num(int type_num) {
 }
 
 static int usable_array(PyArrayObject *array) {
+    return PyArray_ISNOTSWAPPED(array) && plain_type_num(PyArray_TYPE(array));
+}
+
+static int is_dense(PyArrayObject *array) {
     int wanted = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
-    return (PyArray_FLAGS(array) & wanted) == wanted && PyArray_ISNOTSWAPPED(array)
-        && plain_type_num(PyArray_TYPE(array));
+    return (PyArray_FLAGS(array) & wanted) == wanted;
 }
 
 static int is_named_tuple(PyObject *value) {
@@ -297,6 +300,7 @@ typedef struct {
     int64_t *slots;      /* two words for each leaf: values of scalars */
     Py_ssize_t count;
     PyObject *held;      /* a list that keeps the children of registered classes, or NULL */
+    int scattered;       /* whether a leaf is an array that programs cannot read as it lies */
 } Leaves;
 
 static int same_static(PyObject *known, PyObject *value) {
@@ -334,14 +338,14 @@ static const Node *match(const Node *node, PyObject *value, Leaves *leaves) {
     case N_ARRAY: {
         if (!PyArray_CheckExact(value)) return NULL;
         PyArrayObject *array = (PyArrayObject *)value;
-        int wanted = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
         if (PyArray_TYPE(array) != node->type_num || PyArray_NDIM(array) != node->nd
-            || (PyArray_FLAGS(array) & wanted) != wanted || !PyArray_ISNOTSWAPPED(array))
+            || !PyArray_ISNOTSWAPPED(array))
             return NULL;
         const npy_intp *dims = PyArray_DIMS(array);
         for (int i = 0; i < node->nd; i++)
             if (dims[i] != node->dims[i]) return NULL;
         data = PyArray_DATA(array);
+        leaves->scattered |= !is_dense(array);
         break;
     }
     case N_FLOAT: {
@@ -444,7 +448,7 @@ static int match_entry(const Entry *entry, PyObject *const *args, Py_ssize_t pos
     Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
     Py_ssize_t known = entry->names ? PyTuple_GET_SIZE(entry->names) : 0;
     if (positional != entry->positional || named != known) return 0;
-    leaves->count = 0;
+    leaves->count = leaves->scattered = 0;
     const Node *node = entry->nodes;
     for (Py_ssize_t i = 0; i < positional; i++)
         if (!(node = match(node, args[i], leaves))) return 0;
@@ -547,6 +551,27 @@ static int may_take_over(const Result *result, const Leaves *leaves) {
     return 1;
 }
 
+/* Put copies in the places of arrays that programs cannot read as they lie: 0, or -1 on error. */
+static int gather(Leaves *leaves) {
+    if (!leaves->held && !(leaves->held = PyList_New(0))) return -1;
+    /* Copying lets other threads run, which may drop an array from a list: hold the leaves. */
+    for (Py_ssize_t i = 0; i < leaves->count; i++)
+        if (PyList_Append(leaves->held, leaves->owners[i]) < 0) return -1;
+    for (Py_ssize_t i = 0; i < leaves->count; i++) {
+        PyArrayObject *array = (PyArrayObject *)leaves->owners[i];
+        if (!PyArray_CheckExact(array) || is_dense(array)) continue;
+        PyArray_Descr *descr = (PyArray_Descr *)Py_NewRef((PyObject *)PyArray_DESCR(array));
+        PyObject *copy = fresh_array(descr, PyArray_NDIM(array), PyArray_DIMS(array));
+        int failed = !copy || PyArray_CopyInto((PyArrayObject *)copy, array) < 0
+            || PyList_Append(leaves->held, copy) < 0;
+        Py_XDECREF(copy);
+        if (failed) return -1;
+        leaves->owners[i] = copy;
+        leaves->inputs[i] = PyArray_DATA((PyArrayObject *)copy);
+    }
+    return 0;
+}
+
 /* Run a matched entry. New reference, or NULL with an error set. */
 static PyObject *run_entry(Entry *entry, Leaves *leaves) {
     PyObject *small_results[STACK_OUTPUTS];
@@ -632,7 +657,7 @@ static int try_fast(Dispatcher *self, PyObject *const *args, Py_ssize_t position
     int64_t slots[2 * STACK_LEAVES];
     for (Py_ssize_t i = 0; i < self->entry_count; i++) {
         Entry *entry = self->entries[i];
-        Leaves leaves = {inputs, owners, slots, 0, NULL};
+        Leaves leaves = {inputs, owners, slots, 0, NULL, 0};
         Py_ssize_t wide = entry->leaf_count + entry->constant_count;
         int64_t *memory = NULL;
         if (wide > STACK_LEAVES) {
@@ -651,7 +676,7 @@ static int try_fast(Dispatcher *self, PyObject *const *args, Py_ssize_t position
                 self->entries[0] = entry;
             }
             self->hits++;
-            *answer = run_entry(entry, &leaves);
+            *answer = leaves.scattered && gather(&leaves) < 0 ? NULL : run_entry(entry, &leaves);
         }
         entry_release(entry);
         PyMem_Free(memory);
@@ -878,7 +903,8 @@ static PyObject *dispatcher_add_entry(Dispatcher *self, PyObject *args, PyObject
         entry->constants = PyMem_Calloc(count ? count : 1, sizeof(PyObject *));
         for (Py_ssize_t i = 0; entry->constants && i < count; i++) {
             PyObject *item = PyTuple_GET_ITEM(items, i);
-            if (!PyArray_Check(item) || !usable_array((PyArrayObject *)item)) {
+            if (!PyArray_Check(item) || !usable_array((PyArrayObject *)item)
+                || !is_dense((PyArrayObject *)item)) {
                 PyErr_SetString(PyExc_TypeError, "constants must be contiguous arrays");
                 Py_DECREF(items);
                 goto fail;

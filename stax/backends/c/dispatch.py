@@ -7,11 +7,11 @@ adds an entry and runs it through `call_fast`. The object is written in C (`disp
 per machine and Python with the same compiler as the kernels; without a compiler or Python's
 headers `PythonDispatcher` does the same, call by call.
 
-Arguments that can match: numpy.ndarray (exact type, C-contiguous, aligned, native byte order) by
-dtype and shape; Python float, int (within 64 bits), bool and complex by type; NumPy scalars by
-type; None; exact tuples, lists, dicts, namedtuples and instances of registered classes of these;
-static arguments by equality. Leaves are numbered in tree order: positional arguments, then keyword
-arguments by name, dicts by sorted key.
+Arguments that can match: numpy.ndarray (exact type, native byte order) by dtype and shape, copied
+where it is not C-contiguous and aligned; Python float, int (within 64 bits), bool and complex by
+type; NumPy scalars by type; None; exact tuples, lists, dicts, namedtuples and instances of
+registered classes of these; static arguments by equality. Leaves are numbered in tree order:
+positional arguments, then keyword arguments by name, dicts by sorted key.
 
 A program is the address of `int32_t run(void **inputs, void **outputs, void *context)`: `inputs`
 are the leaves' data (a Python float as double, int as int64_t, bool as uint8_t, complex as two
@@ -284,11 +284,11 @@ class _Static:
 def _describe(value: Any, leaves: list[Any]) -> object:
     kind = type(value)
     if kind is np.ndarray:
-        flags = value.flags
         plain = value.dtype.kind in _PLAIN_KINDS or value.dtype.name == "bfloat16"
-        if not (flags.c_contiguous and flags.aligned and value.dtype.isnative and plain):
+        if not (value.dtype.isnative and plain):
             raise _NoFastPath
-        leaves.append(value)
+        flags = value.flags
+        leaves.append(value if flags.c_contiguous and flags.aligned else value.copy())
         return (value.dtype, value.shape)
     if kind is float or kind is bool or kind is complex:
         leaves.append(value)
