@@ -159,6 +159,33 @@ def test_an_index_outside_is_reported_from_any_block() -> None:
                 stax.jit(lambda x, i: snp.zeros(2000).at[i].add(x, mode="error"))(x, wrong)
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint32, np.uint8])
+def test_the_first_and_the_last_place_are_inside_and_their_neighbours_are_not(
+    dtype: type[np.integer],
+) -> None:
+    x, limits = np.arange(200.0), np.iinfo(dtype)
+    inside = [-200, -1, 0, 199]
+    outside = [-201, 200, 2**31 - 1, -(2**31), limits.min, limits.max]
+    places = np.zeros(300, dtype)
+    read = stax.jit(lambda x, i: x[i] * 2)
+    for place in (p for p in inside if limits.min <= p <= limits.max):
+        places[170] = place
+        assert read(x, places)[170] == 2 * x[place]
+    for place in (p for p in outside if limits.min <= p <= limits.max and not -200 <= p < 200):
+        places[170] = place
+        with pytest.raises(IndexError):
+            read(x, places)
+
+
+def test_the_message_names_the_index_that_is_outside() -> None:
+    read = stax.jit(lambda x, i, j: x[i, j] * 2)
+    x, ones = np.ones((70, 80)), np.ones(300, np.int64)
+    with pytest.raises(IndexError, match="70"):
+        read(x, ones * 70, ones)
+    with pytest.raises(IndexError, match="80"):
+        read(x, ones, ones * 80)
+
+
 def test_programs_with_many_functions_equal_those_with_whole_loops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

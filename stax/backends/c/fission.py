@@ -27,6 +27,8 @@ __all__ = ["blocked_loops"]
 LONG_FLOPS = 15  # operations from which a function gets a loop of its own
 LEAST_FLOPS = 40  # of all long functions together, from which cutting pays
 BLOCK = 256
+# Where addresses come from data: what the next block looks up has to come while this one waits.
+BLOCK_OF_LOOKUPS = 128
 LEAST_LENGTH = 64
 ARRAY_BYTES = 16_384  # of all arrays of a block together
 _WIDTHS = {"complex128_t": 16, "complex64_t": 8, "double": 8, "int64_t": 8, "uint64_t": 8}
@@ -35,6 +37,7 @@ CHEAP_LINES = 3  # statements up to which a value is computed again instead of k
 _DEFINED = re.compile(r"^(\w+) (\w+) = (.*);$")
 _STORED = re.compile(r"^(?:if \(\w+\) )?(\w+)\[.*?\] = .*;$")
 _CHECKED = re.compile(r"^bad \|= .*;$")
+_OUTSIDE = re.compile(r"^bad \|= \(\(uint64_t\)(\w+) >= (\d+)ULL\) << (\d+);$")
 _LOADED = re.compile(r"\b(\w+)\[")
 _CALL = re.compile(r"stax_(\w+)\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -161,9 +164,10 @@ class _Cut:
         self.made |= {k for k in wanted if k not in self.cheap}
 
 
-def _block_length(length: int, fixed: bool, widths: Sequence[int]) -> tuple[int, bool]:
-    """Elements of a block, and whether blocks fill the loop exactly."""
-    most = BLOCK
+def _block_length(
+    length: int, fixed: bool, widths: Sequence[int], most: int = BLOCK
+) -> tuple[int, bool]:
+    """Elements of a block, `most` at most, and whether blocks fill the loop exactly."""
     while most > LEAST_LENGTH and most * sum(widths) > ARRAY_BYTES:
         most //= 2
     if fixed and length <= most:
@@ -212,7 +216,8 @@ def blocked_loops(
         if k in cut.kept
     }
     widths = [_WIDTHS.get(t, 4) for t in types.values()]
-    block, exact = _block_length(length, start == "0" and stop.isdigit(), widths)
+    most = BLOCK if functions else BLOCK_OF_LOOKUPS
+    block, exact = _block_length(length, start == "0" and stop.isdigit(), widths, most)
     first, count = f"{variable}_first", f"{variable}_count"
     out = [f"for (int64_t {first} = {start}; {first} < {stop}; {first} += {block}) {{"]
     if not exact:
@@ -228,9 +233,10 @@ def blocked_loops(
     for name, c_type in types.items():
         out.append(f"    {c_type} block_{name}[{block}] __attribute__((aligned(64)));")
     for number, (numbers, read) in enumerate(cut.loops):
-        checks = " reduction(|:bad)" if any(statements[k].check for k in numbers) else ""
+        tests = _Tests([statements[k].text for k in numbers if statements[k].check], number)
         if not (serial and number == len(cut.loops) - 1):
-            out.append(f"    #pragma omp simd{checks}")
+            out += ["    " + s for s in tests.declared]
+            out.append(f"    #pragma omp simd{tests.clauses}")
         out.append(f"    for (int64_t at = 0; at < {block if exact else count}; at++) {{")
         out.append(f"        int64_t {variable} = {first} + at;")
         for k in numbers:
@@ -238,8 +244,37 @@ def blocked_loops(
             if k in read:
                 out.append(f"        {s.c_type} {s.name} = block_{s.name}[at];")
                 continue
-            out.append("        " + s.text)
+            out.append("        " + tests.loop.get(s.text, s.text))
             if k in cut.kept:
                 out.append(f"        block_{s.name}[at] = {s.name};")
         out.append("    }")
+        out += ["    " + s for s in tests.after]
     return [*out, "}"]
+
+
+class _Tests:
+    """The tests of a loop: what is declared before it, its clauses, what each is in it, and after.
+
+    Of a value that is negative or over the bound, itself or the bound minus it is negative: vectors
+    collect the signs in two operations, and only what is left of a block becomes a bit of `bad`.
+    """
+
+    def __init__(self, tests: Sequence[str], loop: int) -> None:
+        self.declared: list[str] = []
+        self.loop: dict[str, str] = {}
+        self.after: list[str] = []
+        names: list[str] = []
+        for test in tests:
+            found = _OUTSIDE.match(test)
+            if found is None:
+                names.append("bad")
+                continue
+            value, size, bit = found.groups()
+            name = f"outside{loop}_{len(self.declared)}"
+            names.append(name)
+            self.declared.append(f"int64_t {name} = 0;")
+            self.loop[test] = (
+                f"{name} |= (int64_t){value} | ({int(size) - 1}LL - (int64_t){value});"
+            )
+            self.after.append(f"bad |= ({name} < 0) << {bit};")
+        self.clauses = f" reduction(|:{', '.join(dict.fromkeys(names))})" if names else ""

@@ -43,6 +43,7 @@ class KernelSource:
     routines: tuple[str, ...] = ()  # that it is given the addresses of
     nanoseconds: float = 0.0  # about what it takes, 0 where nothing is known
     scalar: bool = False  # whether vectors bring little, for want of long rows
+    looks_up: bool = False  # whether addresses come from data
 
     @property
     def key(self) -> str:
@@ -139,6 +140,7 @@ class KernelFrame:
             self.parallel,
             nanoseconds=self.nanoseconds,
             scalar=self.serial or not self.along or self.along[-1] < LEAST_LENGTH,
+            looks_up=bool(self.emitter.addresses),
         )
 
     @property

@@ -82,6 +82,16 @@ typedef void (*stax_product_{tag})(int64_t, int, int, int64_t, int64_t, int64_t,
     for tag, ct in PRODUCT_TYPES.items()
 )
 
+# GCC looks up a vector at once only when it tunes for a processor that it knows to profit, and
+# vectors of full width only for the oldest of those.
+LOOKUPS = """\
+#if !defined(__clang__) && defined(__AVX512F__) && !defined(__znver4__) && !defined(__znver5__)
+#define STAX_LOOKUPS __attribute__((target("tune=haswell")))
+#else
+#define STAX_LOOKUPS
+#endif
+"""
+
 
 @dataclass
 class ProgramSource:
@@ -140,6 +150,7 @@ def emit_program(program: Program) -> ProgramSource:
             definitions([*names_in(text_kernels), *called_names(text_kernels)], preamble=False),
             call_definitions(text_kernels),
             LOCATE if printer.has_rows else "",
+            LOOKUPS if printer.looks_up else "",
             text_kernels,
         )
     )
@@ -186,6 +197,7 @@ class _Printer:
         self.checked: list[CheckedIndex] = []
         self.blocks = 0
         self.has_rows = False
+        self.looks_up = False
 
     def block(self, program: Program, prefix: str) -> _Block:
         """The statements that run a program on `in`, `out`, `arena` and `ctx`."""
@@ -303,6 +315,9 @@ class _Printer:
         if function is None:
             function = self.functions[source.key] = f"{prefix}{source.name}"
             text = f"static int32_t {function}({source.signature}) {{\n{source.body}\n}}\n"
+            if source.looks_up:
+                self.looks_up = True
+                text = f"STAX_LOOKUPS\n{text}"
             self.definitions.append((function, text))
         return function, len(self.kernels) - 1
 
