@@ -188,11 +188,7 @@ class Graph:
         counts: dict[str, int] = {}
 
         def claim(var: Var, stem: str) -> None:
-            name = var.name
-            if name is not None:
-                if used.setdefault(name, var) is var:
-                    return
-                stem = name
+            stem = var.name or stem
             n = counts.get(stem, 0)
             name = stem if n == 0 else f"{stem}_{n}"
             while used.setdefault(name, var) is not var:
@@ -201,13 +197,20 @@ class Graph:
             counts[stem] = n + 1
             var.name = name
 
+        def is_free(var: Var) -> bool:
+            return var.name is not None and used.setdefault(var.name, var) is var
+
         for var in self.inputs:
-            claim(var, "x")
+            if not is_free(var):
+                claim(var, "x")
         for var, _ in self.constants:
-            claim(var, "const")
+            if not is_free(var):
+                claim(var, "const")
         for eqn in self.eqns:
             for var in eqn.outputs:
-                claim(var, eqn.prim.name)
+                name = var.name
+                if name is None or used.setdefault(name, var) is not var:
+                    claim(var, eqn.prim.name)
 
     @property
     def in_avals(self) -> tuple[Aval, ...]:

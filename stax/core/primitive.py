@@ -57,6 +57,8 @@ class Recompute(enum.Enum):
     EXPENSIVE = "expensive"  # matmul, sort, ...: never recomputed unless asked to
     RANDOM = "random"  # deterministic in its key, yet not worth drawing again
 
+    __hash__ = object.__hash__  # a set of these is asked for at every equation
+
 
 Rule = Callable[..., Any]
 

@@ -23,15 +23,18 @@ _INSIDE = (
     os.path.join(os.path.dirname(importlib.__file__), ""),
     "<frozen ",
 )
-_internal: dict[CodeType, bool] = {}
+# By identity: the hash of a code object is that of all its instructions, computed each time.
+_internal: dict[int, bool] = {}
+_seen: list[CodeType] = []  # keeps the identities
 
 
 def _is_internal(code: CodeType) -> bool:
-    inside = _internal.get(code)
+    inside = _internal.get(id(code))
     if inside is None:
         made_by_dataclass = code.co_filename == "<string>" and code.co_name == "__init__"
         inside = made_by_dataclass or code.co_filename.startswith(_INSIDE)
-        _internal[code] = inside
+        _seen.append(code)
+        _internal[id(code)] = inside
     return inside
 
 
@@ -69,7 +72,7 @@ def user_place() -> str:
     """`file:line in function` of the innermost frame outside stax, NumPy and SciPy."""
     source = user_source()  # also learns which of these frames are internal
     frame = sys._getframe(1)
-    while frame is not None and _internal.get(frame.f_code, False):
+    while frame is not None and _internal.get(id(frame.f_code), False):
         frame = frame.f_back  # type: ignore[assignment]  # None ends the walk
     if frame is None or not source:
         return source
@@ -81,7 +84,7 @@ def user_source() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        inside = _internal.get(code)
+        inside = _internal.get(id(code))
         if inside is None:
             inside = _is_internal(code)
         if not inside:

@@ -67,7 +67,10 @@ class StagingTrace(Trace):
         self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]
     ) -> tuple[Any, ...]:
         """Record one equation."""
-        inputs = [self.atom(a, prim.name) for a in args]
+        inputs = [
+            a.atom if type(a) is StagingTracer and a.owner is self else self.atom(a, prim.name)
+            for a in args
+        ]
         source = STATE.source
         if source is None:
             source = user_source()
@@ -77,7 +80,7 @@ class StagingTrace(Trace):
             raise located(error, prim.name, source) from None
         outputs = [Var(aval) for aval in avals]
         self.eqns.append(Eqn(prim, inputs, outputs, params, STATE.phase, source, STATE.region))
-        return tuple(StagingTracer(self, v) for v in outputs)
+        return tuple([StagingTracer(self, v) for v in outputs])
 
     def lift(self, value: Any) -> Any:
         """`value` as a tracer of this graph."""
@@ -241,7 +244,7 @@ def frees_after(graph: Graph) -> list[list[Var]]:
     for k in range(len(graph.eqns) - 1, -1, -1):
         eqn = graph.eqns[k]
         for atom in (*eqn.inputs, *eqn.outputs):
-            if isinstance(atom, Var) and atom not in seen:
+            if atom not in seen and isinstance(atom, Var):
                 seen.add(atom)
                 frees[k].append(atom)
     return frees

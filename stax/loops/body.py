@@ -91,22 +91,15 @@ class Body:
     @functools.cached_property
     def reads(self) -> tuple[Access, ...]:
         """The distinct reads, in order."""
-        return tuple(
-            dict.fromkeys(
-                Access(i.attrs[0], self.indexes[i.attrs[1]]) for i in self.instrs if i.op == "load"
-            )
-        )
+        found = dict.fromkeys([i.attrs[:2] for i in self.instrs if i.op == "load"])
+        # A position stands for one expression alone.
+        return tuple([Access(buffer, self.indexes[at]) for buffer, at in found])
 
     @functools.cached_property
     def writes(self) -> tuple[Access, ...]:
         """The distinct writes, in order."""
-        return tuple(
-            dict.fromkeys(
-                Access(i.attrs[0], self.indexes[i.attrs[1]], i.attrs[2])
-                for i in self.instrs
-                if i.op == "store"
-            )
-        )
+        found = dict.fromkeys([i.attrs for i in self.instrs if i.op == "store"])
+        return tuple([Access(buffer, self.indexes[at], mode) for buffer, at, mode in found])
 
     @functools.cached_property
     def accesses(self) -> tuple[Access, ...]:

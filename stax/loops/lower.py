@@ -9,6 +9,7 @@ of its NumPy implementation and is reported.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import Counter
@@ -211,6 +212,7 @@ class Lowering:
         return self.call("fallback", nodes, results, {"eqn": eqn, "op": eqn.op})
 
 
+@functools.cache
 def compiles(dtype: np.dtype, device: str) -> bool:
     """Whether elements of this type can be computed in code for `device`."""
     return is_compilable(dtype) and (device == "cpu" or dtype.kind != "c")
@@ -318,9 +320,11 @@ def _node(atom: Atom, env: dict[Var, TensorNode], table: BufferTable) -> TensorN
 
 
 def _lower_eqn(context: Lowering, eqn: Eqn, nodes: list[TensorNode]) -> Sequence[TensorNode]:
-    rule = eqn.prim.lower
-    atoms = (*eqn.inputs, *eqn.outputs)
-    odd = next((a.dtype for a in atoms if not context.compiles(a.dtype)), None)
+    rule, device, odd = eqn.prim.lower, context.device, None
+    for atom in (*eqn.inputs, *eqn.outputs):
+        if not compiles(atom.aval.dtype, device):
+            odd = atom.aval.dtype
+            break
     if odd is not None and eqn.prim.recompute is not Recompute.VIEW:
         return context.fallback(nodes, f"no compiled code for {odd}")
     if isinstance(rule, Sentinel):

@@ -14,8 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from stax.loops.buffers import BufferTable
 from stax.loops.ops import Value, handling
+from stax.loops.ranges import EVERYTHING, Interval
 from stax.loops.scalar_ops import SCALAR_OPS
 from stax.loops.symbolic import loop_variables
 from stax.loops.tensors import TensorNode
@@ -104,13 +107,20 @@ class Counter(BodyTracer):
         self.touched = 0  # a bit for each instruction
         self.operations = self.loads = 0  # the bits of these instructions
 
-    def _emit(self, *args: Any, **kwargs: Any) -> Ref:
+    def _emit(
+        self,
+        op: str,
+        args: tuple[int, ...],
+        dtype: np.dtype,
+        attrs: tuple[Any, ...],
+        interval: Interval = EVERYTHING,
+        key: Any = None,
+    ) -> Ref:
         known = len(self.instrs)
-        found = super()._emit(*args, **kwargs)
+        found = super()._emit(op, args, dtype, attrs, interval, key)
         bit = 1 << found.id
         self.touched |= bit
         if found.id == known:
-            op = self.instrs[known].op
             if op == "load":
                 self.loads |= bit
             elif op in SCALAR_OPS or op in ("cast", "bitcast"):

@@ -317,6 +317,8 @@ def prune(body: Body) -> Body:
             for s in () if at is None else body.indexes[at].symbols:
                 if s in symbols_at:
                     needed[symbols_at[s]] = True
+    if all(needed) and _in_order(body):
+        return body
     renumber: dict[int, int] = {}
     positions: dict[int, int] = {}
     instrs: list[Instr] = []
@@ -335,6 +337,18 @@ def prune(body: Body) -> Body:
         instrs.append(Instr(op, args, dtype, attrs))
     indexes = tuple([body.indexes[p] for p in positions])
     return Body(body.loops, body.reduction_loops, tuple(instrs), indexes)
+
+
+def _in_order(body: Body) -> bool:
+    """Whether all index expressions are used, and numbered in the order of their use."""
+    count = 0
+    for op, _, _, attrs in body.instrs:
+        place = INDEX_PLACES.get(op)
+        if place is not None:
+            if attrs[place] > count:
+                return False
+            count += attrs[place] == count
+    return count == len(body.indexes)
 
 
 # Where in the attributes of an instruction the position of its index expression is.

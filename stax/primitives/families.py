@@ -189,10 +189,11 @@ def pointwise_rule(
 
     def lower(ctx: Any, *nodes: Any, **params: Any) -> Any:
         out = abstract(*[Aval(n.shape, n.dtype) for n in nodes], **params)
-        if not widens and any(is_half(t.dtype) for t in (*nodes, out)):
+        halves = is_half(out.dtype) or any(is_half(n.dtype) for n in nodes)
+        if halves and not widens:
             return NotImplemented
         element = partial(compute, **params) if params else compute
-        if jumps or not is_half(out.dtype):
+        if halves and (jumps or not is_half(out.dtype)):
             element = _of_stored(element, tuple(n.dtype for n in nodes))
         return pointwise(element, *nodes, dtype=out.dtype, shape=out.shape)
 

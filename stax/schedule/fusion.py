@@ -166,7 +166,8 @@ def _best_place(
     """The position of the kernel that all `parts` join (they are added to it), or -1."""
     low = max(earliest, len(order) - options.window)
     places: dict[int, int] = {}
-    for name in set(reads):
+    distinct = set(reads)
+    for name in distinct:
         size = nbytes(name)
         for place in readers.get(name, ())[-options.window :]:
             if place >= low:
@@ -174,7 +175,8 @@ def _best_place(
     for place in range(low, len(order)):
         kernel = order[place]
         if isinstance(kernel, Kernel):
-            shared = sum(nbytes(n) for n in set(reads) if n in kernel.writers)
+            made = distinct & kernel.writers.keys()
+            shared = sum(map(nbytes, made)) if made else 0
             if shared:
                 places[place] = places.get(place, 0) + 2 * shared
             elif place not in places and kernel.numel <= options.tiny_numel:

@@ -17,6 +17,7 @@ What the emitter of each back end prints is this structure; nothing here knows a
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -145,7 +146,12 @@ def without_trivial_merges(body: Body) -> Body:
 
 def space_symbols(space: Sequence[int]) -> tuple[Symbol, ...]:
     """One symbol for each extent: `x0, x1, ...`."""
-    return tuple(symbol(f"x{k}", 0, n - 1) for k, n in enumerate(space))
+    return _space_symbols(tuple(space))
+
+
+@functools.lru_cache(maxsize=4096)
+def _space_symbols(space: tuple[int, ...]) -> tuple[Symbol, ...]:
+    return tuple([symbol(f"x{k}", 0, n - 1) for k, n in enumerate(space)])
 
 
 def segment(role: Role, space: tuple[int, ...], split: int | None) -> slice:

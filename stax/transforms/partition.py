@@ -212,8 +212,9 @@ class _Readers:
 def _readers(split: Split) -> _Readers:
     found = _Readers(scores=scores_of((*split.forward, *split.backward)))
     for k, eqn in enumerate(split.forward):
-        for var in {a for a in eqn.inputs if isinstance(a, Var)}:
-            found.forward.setdefault(var, []).append(k)
+        for atom in set(eqn.inputs):
+            if isinstance(atom, Var):
+                found.forward.setdefault(atom, []).append(k)
     for eqn in split.backward:
         for atom in eqn.inputs:
             if isinstance(atom, Var):
@@ -561,12 +562,12 @@ def backward_equations(
 
 def live_equations(eqns: Sequence[Eqn], wanted: set[Var]) -> list[Eqn]:
     """The equations that `wanted` depends on, and those that act."""
-    live = set(wanted)
+    live: set[Atom] = set(wanted)
     kept = []
     for eqn in reversed(eqns):
-        if acts(eqn) or any(v in live for v in eqn.outputs):
+        if not live.isdisjoint(eqn.outputs) or acts(eqn):
             kept.append(eqn)
-            live.update(a for a in eqn.inputs if isinstance(a, Var))
+            live.update(eqn.inputs)
     kept.reverse()
     return kept
 

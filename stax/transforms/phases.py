@@ -48,10 +48,10 @@ def split_joint(graph: Graph, tangents: int = 0, forward_outputs: int | None = N
         output that does not depend on backward work.
     """
     n = len(graph.inputs) - tangents
-    late: set[Var] = set(graph.inputs[n:])
+    late: set[Atom] = set(graph.inputs[n:])
     ahead: list[bool] = []  # does not depend on backward work
     for eqn in graph.eqns:
-        after = eqn.phase == BACKWARD or any(a in late for a in eqn.inputs if isinstance(a, Var))
+        after = eqn.phase == BACKWARD or not late.isdisjoint(eqn.inputs)
         ahead.append(not after)
         if after:
             late.update(eqn.outputs)
@@ -64,8 +64,7 @@ def split_joint(graph: Graph, tangents: int = 0, forward_outputs: int | None = N
     forward: list[Eqn] = []
     backward: list[Eqn] = []
     for eqn, early_enough in zip(reversed(graph.eqns), reversed(ahead), strict=True):
-        wanted = acts(eqn) or any(v in needed for v in eqn.outputs)
-        if early_enough and wanted:
+        if early_enough and (not needed.isdisjoint(eqn.outputs) or acts(eqn)):
             forward.append(eqn)
             needed.update(eqn.inputs)
         else:

@@ -9,7 +9,7 @@ raised: the result refines the original.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,7 +155,10 @@ def _merged_constants(
     return kept
 
 
-def _renamed(atoms: Any, renamed: dict[Var, Atom]) -> list[Atom]:
+def _renamed(atoms: Sequence[Atom], renamed: dict[Var, Atom]) -> Sequence[Atom]:
+    """The atoms under their new names; what is given where none has one."""
+    if not renamed or renamed.keys().isdisjoint(atoms):
+        return atoms
     return [renamed.get(a, a) if isinstance(a, Var) else a for a in atoms]
 
 
@@ -171,12 +174,10 @@ def fold(graph: Graph) -> Graph:
         if eqn.prim.family == "identity":
             renamed[eqn.outputs[0]] = inputs[0]
             continue
-        if all(isinstance(a, Literal) for a in inputs) and is_foldable(eqn):
+        if is_foldable(eqn) and all(isinstance(a, Literal) for a in inputs):
             renamed[eqn.outputs[0]] = _folded(eqn, inputs)
             continue
-        if any(a is not b for a, b in zip(inputs, eqn.inputs, strict=True)):
-            eqn = eqn.replace(inputs=inputs)
-        eqns.append(eqn)
+        eqns.append(eqn if inputs is eqn.inputs else eqn.replace(inputs=inputs))
     if len(eqns) == len(graph.eqns):
         return graph
     return graph.replace(eqns=eqns, outputs=_renamed(graph.outputs, renamed))
@@ -193,7 +194,7 @@ def is_foldable(eqn: Eqn) -> bool:
     return bool(prim.cost([a.aval for a in eqn.inputs], [out], eqn.params) <= 1)
 
 
-def _folded(eqn: Eqn, inputs: list[Any]) -> Literal:
+def _folded(eqn: Eqn, inputs: Sequence[Any]) -> Literal:
     aval = eqn.outputs[0].aval
     value = eqn.prim.impl(*(literal_array(a)[()] for a in inputs), **eqn.params)
     scalar = np.asarray(value, aval.dtype)[()]
@@ -210,7 +211,7 @@ def cse(graph: Graph) -> Graph:
     eqns: list[Eqn] = []
     for eqn in graph.eqns:
         inputs = _renamed(eqn.inputs, renamed)
-        if any(a is not b for a, b in zip(inputs, eqn.inputs, strict=True)):
+        if inputs is not eqn.inputs:
             eqn = eqn.replace(inputs=inputs)
         key = _key(eqn)
         if key is None:
@@ -232,9 +233,11 @@ def _key(eqn: Eqn) -> Any:
     if acts(eqn):
         return None
     try:
-        params = tuple((k, _frozen(v)) for k, v in sorted(eqn.params.items()))
+        params: Any = ()
+        if eqn.params:
+            params = tuple([(k, _frozen(v)) for k, v in sorted(eqn.params.items())])
         inputs = tuple(
-            a if isinstance(a, Var) else (a.aval, literal_array(a).tobytes()) for a in eqn.inputs
+            [a if isinstance(a, Var) else (a.aval, literal_array(a).tobytes()) for a in eqn.inputs]
         )
         key = (eqn.prim.name, inputs, params, eqn.region, eqn.region and eqn.phase)
         hash(key)
@@ -245,10 +248,12 @@ def _key(eqn: Eqn) -> Any:
 
 def _frozen(value: Any) -> Any:
     """A hashable stand-in that keeps 1, 1.0 and True apart; graphs count by identity."""
+    if type(value) is int:
+        return (int, value)
     if isinstance(value, Graph):
         return id(value)
     if isinstance(value, tuple | list):
-        return tuple(_frozen(v) for v in value)
+        return tuple([_frozen(v) for v in value])
     if isinstance(value, float):
         return (float, value.hex() if math.isfinite(value) else repr(value))
     return (type(value), value)
@@ -300,17 +305,16 @@ def graph_acts(graph: Graph) -> bool:
 
 def dce(graph: Graph) -> Graph:
     """Equations (and results of plain calls) that no output depends on removed."""
-    needed = {a for a in graph.outputs if isinstance(a, Var)}
+    needed: set[Atom] = set(graph.outputs)
     kept: list[Eqn] = []
-    for k in range(len(graph.eqns) - 1, -1, -1):
-        eqn = graph.eqns[k]
+    for eqn in reversed(graph.eqns):
         if not acts(eqn):
-            wanted = [v in needed for v in eqn.outputs]
-            if not any(wanted):
+            if needed.isdisjoint(eqn.outputs):
                 continue
-            if not all(wanted):
+            if not needed.issuperset(eqn.outputs):
+                wanted = [v in needed for v in eqn.outputs]
                 eqn = PRUNE_RULES.get(eqn.prim, _pruned_call)(eqn, wanted)
-        needed.update(a for a in eqn.inputs if isinstance(a, Var))
+        needed.update(eqn.inputs)
         kept.append(eqn)
     constants = [(v, c) for v, c in graph.constants if v in needed]
     if len(kept) == len(graph.eqns) and len(constants) == len(graph.constants):

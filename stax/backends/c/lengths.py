@@ -16,6 +16,7 @@ from stax.backends.c.frame import KernelSource
 
 __all__ = ["Lengths"]
 
+_TOKEN = re.compile(r"[\w.]+")
 _LOOP = re.compile(r"for \(int64_t (\w+) = 0; \1 < (\d+); ")
 
 
@@ -54,6 +55,6 @@ def _parted(source: KernelSource) -> tuple[str, str, str] | None:
     pragma = before.rstrip().rpartition("\n")[0].rpartition("\n")[2]
     if " simd" in pragma or "collapse" in pragma:
         return None
-    if re.search(rf"(?<![\w.]){length}(?![\w.])", before + after):
+    if any(length in text and length in _TOKEN.findall(text) for text in (before, after)):
         return None
     return before, length, after

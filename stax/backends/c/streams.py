@@ -26,6 +26,7 @@ MOST_STREAMS = 8
 _ACCESS = re.compile(r"\b(p\d+)\[([^\[\]]*)\]")
 _STORE = re.compile(r"^p\d+\[[^\[\]]*\] = ")
 _SHIFT = re.compile(r" [-+] \d+$")
+_TERM = re.compile(r"(?:^|(?<=[-+] ))\w+(?= [-+]|$)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -57,7 +58,6 @@ def streams_of(
 
     Returns: a stream for each row of an array; none where all arrays fit into the cache.
     """
-    step = re.compile(rf"(?:^|(?<=[-+] )){variable}(?= [-+]|$)")
     own = {s.split(" = ", 1)[0].split()[-1] for s in lines if " = " in s and not _STORE.match(s)}
     found: dict[str, Stream] = {}
     whole: set[str] = set()
@@ -66,7 +66,7 @@ def streams_of(
         for access in _ACCESS.finditer(line):
             pointer, index = access.groups()
             words = _WORD.findall(index)
-            along = step.search(index)
+            along = next((m for m in _TERM.finditer(index) if m.group() == variable), None)
             if along is None or index[: along.start()].endswith("- "):
                 continue
             if words.count(variable) != 1 or own.intersection(words):

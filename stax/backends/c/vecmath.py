@@ -122,8 +122,12 @@ class Function:
     def needs(self) -> tuple[str, ...]:
         """The functions that have to be defined before."""
         table = function_table()
-        used = {w if w in table else _owners().get(w, w) for w in _NAME.findall(self.text)}
-        return tuple(sorted(word for word in used - {self.name} if word in table))
+        words = set(_NAME.findall(self.text))
+        used = {w for w in words if w in table}
+        # Functions of the C library are declared where they are called.
+        if any(not w.startswith("libm_") for w in words - used):
+            used.update(_owners()[w] for w in words if w in _owners())
+        return tuple(sorted(used - {self.name}))
 
 
 @functools.cache
