@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import enum
+import functools
 import hashlib
 import json
 import re
@@ -73,24 +74,26 @@ def _graph_lines(graph: Graph, indent: str, blobs: bool) -> list[str]:
 
 
 def _eqn_text(eqn: Eqn, indent: str, blobs: bool) -> str:
-    outputs = ", ".join(_typed(v) for v in eqn.outputs) or "()"
+    outputs = ", ".join([_typed(v) for v in eqn.outputs]) or "()"
     word = PHASE_WORDS[eqn.phase]
     if eqn.region:
         word += f"@{eqn.region}"
     text = f"{word} {outputs} = {eqn.prim.name}({', '.join(map(_atom, eqn.inputs))})"
     if eqn.params:
-        params = (f"{k}={_value(v, indent, blobs)}" for k, v in sorted(eqn.params.items()))
+        params = [f"{k}={_value(v, indent, blobs)}" for k, v in sorted(eqn.params.items())]
         text += f" {{{', '.join(params)}}}"
     if eqn.source:
         text += f"  # {short_source(eqn.source)}"
     return text
 
 
+@functools.lru_cache(maxsize=4096)
 def short_source(source: str) -> str:
     """`file.py:12`: the directory is left out so that the text is the same in every checkout."""
     return source.replace("\n", " ").replace("\\", "/").rsplit("/", 1)[-1].strip()
 
 
+@functools.lru_cache(maxsize=4096)
 def _name(name: str | None) -> str:
     if name and _IDENTIFIER.match(name) and name not in RESERVED:
         return name
@@ -164,6 +167,11 @@ def constant_digest(array: np.ndarray[Any, Any]) -> str:
 
 def _value(value: Any, indent: str, blobs: bool) -> str:
     """The text of a parameter."""
+    if type(value) is int:
+        return str(value)
+    if type(value) is tuple:
+        items = [_value(v, indent, blobs) for v in value]
+        return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, enum.Enum):
@@ -175,9 +183,6 @@ def _value(value: Any, indent: str, blobs: bool) -> str:
         return _scalar(value)
     if isinstance(value, str):
         return json.dumps(value)
-    if type(value) is tuple:
-        items = [_value(v, indent, blobs) for v in value]
-        return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
     if type(value) is list:
         return f"[{', '.join(_value(v, indent, blobs) for v in value)}]"
     if type(value) is dict:

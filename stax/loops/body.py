@@ -102,6 +102,11 @@ class Body:
         return tuple([Access(buffer, self.indexes[at], mode) for buffer, at, mode in found])
 
     @functools.cached_property
+    def written(self) -> tuple[str, ...]:
+        """The buffer of each write."""
+        return tuple([a.buffer for a in self.writes])
+
+    @functools.cached_property
     def accesses(self) -> tuple[Access, ...]:
         """Reads, then writes."""
         return self.reads + self.writes

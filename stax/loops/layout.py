@@ -8,6 +8,7 @@ each other, otherwise :func:`reshape_index` keeps floor division and modulo in t
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -173,7 +174,9 @@ class FlexibleLayout:
 
     def fixed(self, order: Sequence[int] | None = None) -> FixedLayout:
         """Dense strides, the axes in memory in ``order`` (row-major by default)."""
-        axes = range(len(self.shape)) if order is None else order
+        if order is None:
+            return contiguous(self.shape)
+        axes = order
         return FixedLayout(self.shape, strides_in_order(self.shape, tuple(axes)))
 
 
@@ -182,11 +185,21 @@ Layout = FixedLayout | FlexibleLayout
 
 def contiguous(shape: Sequence[int], offset: int = 0) -> FixedLayout:
     """The row-major layout of ``shape``."""
-    return FixedLayout(tuple(shape), contiguous_strides(shape), offset)
+    return _contiguous(tuple(shape), offset)
+
+
+@functools.lru_cache(maxsize=4096)
+def _contiguous(shape: Shape, offset: int) -> FixedLayout:
+    return FixedLayout(shape, contiguous_strides(shape), offset)
 
 
 def reshape_index(index: Sequence[Expr], old: Sequence[int], new: Sequence[int]) -> Index:
     """The index into shape ``old`` of the element at ``index`` in its reshape to ``new``."""
+    return _reshape_index(tuple(index), tuple(old), tuple(new))
+
+
+@functools.lru_cache(maxsize=4096)  # asked each time that a value is looked at
+def _reshape_index(index: Index, old: Shape, new: Shape) -> Index:
     matched = _matched_axes(old, new)
     if matched is not None:
         out: list[Expr] = []

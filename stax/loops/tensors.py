@@ -92,11 +92,13 @@ class TensorNode(ABC):
         order = tuple(axes)
         if order == tuple(range(self.ndim)):
             return self
-        inverse = tuple(int(k) for k in np.argsort(order))
+        inverse = [0] * len(order)
+        for k, axis in enumerate(order):
+            inverse[axis] = k
         return self.view(
             View(
                 tuple(self.shape[a] for a in order),
-                lambda index: tuple(index[k] for k in inverse),
+                lambda index: tuple([index[k] for k in inverse]),
                 lambda layout: layout.permute(order),
             )
         )
@@ -137,7 +139,7 @@ class TensorNode(ABC):
             View(
                 target,
                 lambda index: tuple(
-                    ZERO if own[k] == 1 else index[place] for k, place in enumerate(places)
+                    [ZERO if own[k] == 1 else index[place] for k, place in enumerate(places)]
                 ),
                 lambda layout: layout.broadcast(target, places),
             )

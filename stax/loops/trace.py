@@ -117,7 +117,9 @@ class BodyTracer(Handler):
         return self._constant(value, dtype)
 
     def _constant(self, value: Any, dtype: np.dtype) -> Ref:
-        stored = np.asarray(value).astype(dtype)
+        stored = value if isinstance(value, np.generic) else np.asarray(value)
+        if stored.dtype != dtype:
+            stored = stored.astype(dtype)
         if is_half(dtype):
             dtype = compute_dtype(dtype)
             stored = stored.astype(dtype)

@@ -77,12 +77,18 @@ def _beside_text(graph: Graph) -> Iterator[str]:
             source = eqn.source or ""
             yield source
         for value in eqn.params.values():
-            yield from _words(value)
+            if type(value) is not int:
+                yield from _words(value)
 
 
 def _words(value: Any) -> Iterator[str]:
     """The words of one parameter; what the text spells in full has none."""
-    if value is None or isinstance(value, _PLAIN):
+    if value is None or type(value) is int or isinstance(value, _PLAIN):
+        return
+    if type(value) is tuple:
+        for item in value:
+            if type(item) is not int:
+                yield from _words(item)
         return
     if isinstance(value, Graph):
         yield from _beside_text(value)

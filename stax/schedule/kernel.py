@@ -57,7 +57,7 @@ class Member:
     @property
     def writes(self) -> tuple[str, ...]:
         """Names of the buffers written."""
-        return tuple(a.buffer for a in self.body.writes)
+        return self.body.written
 
 
 @dataclass(eq=False)
@@ -173,15 +173,25 @@ def substitute_loops(
     body: Body, dims: Sequence[Symbol], symbols: Sequence[Symbol], extents: Sequence[int]
 ) -> tuple[Expr, ...]:
     """The body's indexes with `dims` read as the row-major coordinates of `symbols`."""
+    return _substituted(body.indexes, tuple(dims), tuple(symbols), tuple(extents))
+
+
+@functools.lru_cache(maxsize=4096)  # a body is tried in several kernels
+def _substituted(
+    indexes: tuple[Expr, ...],
+    dims: tuple[Symbol, ...],
+    symbols: tuple[Symbol, ...],
+    extents: tuple[int, ...],
+) -> tuple[Expr, ...]:
     shape = tuple(int(s.hi) + 1 for s in dims)
     mapping: dict[Symbol, Expr]
-    if shape == tuple(extents):
+    if shape == extents:
         mapping = dict(zip(dims, symbols, strict=True))
     else:
         strides = row_major(extents)
         flat = linearize([as_expr(s) for s in symbols], strides)
         mapping = dict(zip(dims, delinearize(flat, shape), strict=True))
-    return tuple(e.substitute(mapping) for e in body.indexes)
+    return tuple([e.substitute(mapping) for e in indexes])
 
 
 def row_major(extents: Sequence[int]) -> list[int]:
