@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from stax.backends.c.owners import Owners
 from stax.backends.c.streams import AHEAD_OF_LOOKUPS, Stream
 from stax.backends.c.vecmath import function_table
 
@@ -188,13 +189,14 @@ def blocked_loops(
     addresses: Mapping[str, int],
     streams: Sequence[Stream] = (),
     serial: bool = False,
+    owners: Owners | None = None,
 ) -> list[str] | None:
     """Loops that do what one loop over `variable` in [start, stop) with body `lines` does.
 
     `addresses` are the values that come from data and index memory, each with its bound; blocks
     ask memory for the `streams` ahead; the stores of a `serial` loop are made in the order of its
-    iterations.  The first line is the header of the loop over blocks, whose iterations are
-    independent unless it is serial.
+    iterations, by their `owners` where there are any.  The first line is the header of the loop
+    over blocks, whose iterations are independent unless it is serial.
     """
     called = sum("stax_" in s for s in lines)
     asked = bool(addresses) or any(s.startswith("bad |=") for s in lines)
@@ -237,7 +239,11 @@ def blocked_loops(
         if not (serial and number == len(cut.loops) - 1):
             out += ["    " + s for s in tests.declared]
             out.append(f"    #pragma omp simd{tests.clauses}")
-        out.append(f"    for (int64_t at = 0; at < {block if exact else count}; at++) {{")
+        many = str(block) if exact else count
+        if owners is not None and number == len(cut.loops) - 1:
+            out += ["    " + s for s in owners.loop(many)]
+        else:
+            out.append(f"    for (int64_t at = 0; at < {many}; at++) {{")
         out.append(f"        int64_t {variable} = {first} + at;")
         for k in numbers:
             s = statements[k]

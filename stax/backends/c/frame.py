@@ -44,6 +44,7 @@ class KernelSource:
     nanoseconds: float = 0.0  # about what it takes, 0 where nothing is known
     scalar: bool = False  # whether vectors bring little, for want of long rows
     looks_up: bool = False  # whether addresses come from data
+    owned: bool = False  # whether each thread makes the updates of its part of a target
 
     @property
     def key(self) -> str:
@@ -91,6 +92,7 @@ class KernelFrame:
         self.emitter.owner = self
         self.emitter.points = math.prod(space)
         self.workspace = 0
+        self.owned = False
         self.present: Member | None = None
 
     def _parameters(self, kernel: Kernel) -> None:
@@ -141,6 +143,7 @@ class KernelFrame:
             nanoseconds=self.nanoseconds,
             scalar=self.serial or not self.along or self.along[-1] < LEAST_LENGTH,
             looks_up=bool(self.emitter.addresses),
+            owned=self.owned,
         )
 
     @property

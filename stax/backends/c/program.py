@@ -243,7 +243,8 @@ class _Printer:
             work[step] = source.workspace
             place = f"arena + {_place(step, source.workspace)}" if source.workspace else "0"
             own = [f"ctx->products[{self.slot(r)}]" for r in source.routines]
-            threads = "1" if uses.fills_for_updates(item, step) else "ctx->threads"
+            alone = uses.fills_for_updates(item, step, lambda k: k in sources and sources[k].owned)
+            threads = "1" if alone else "ctx->threads"
             given = [*(names[n] for n in source.parameters), place, threads, *own, *length]
             arguments = ", ".join(given)
             if source.checks:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stax.backends.c.fission import blocked_loops
+from stax.backends.c.fission import BLOCK_OF_LOOKUPS, blocked_loops
 from stax.backends.c.frame import KernelFrame
 from stax.backends.c.handler import INNER_DEPTH, CValue, load_text, store_text
 from stax.backends.c.lanes import Loop
+from stax.backends.c.owners import owners_of
 from stax.backends.c.reductions import Accumulator, combine_lines
 from stax.backends.c.streams import streams_of
 from stax.loops.monoids import MONOIDS, PROD
@@ -78,12 +79,18 @@ class SerialEmitter(KernelFrame):
         loop = Loop(last.name, "0", str(last.hi + 1), int(last.hi) + 1)
         v, length = loop.variable, loop.length
         streams = streams_of(inner, v, emitter.itemsizes, emitter.points)
+        outer = symbols[:-1]
+        owners = None
+        if self.parallel and not outer:
+            owners = owners_of(inner, emitter.addresses, emitter.itemsizes)
         found = blocked_loops(
-            v, loop.start, loop.stop, length, inner, emitter.addresses, streams, serial=True
+            v, loop.start, loop.stop, length, inner, emitter.addresses, streams, True, owners
         )
         if found is None:
             found = [loop.header, *("    " + s for s in inner), "}"]
-        outer = symbols[:-1]
+        elif owners is not None:
+            self.owned = True
+            found = owners.around(found, self.pragma(collapse=1), BLOCK_OF_LOOKUPS)
         heads = [f"for (int64_t {s.name} = 0; {s.name} <= {s.hi}; {s.name}++)" for s in outer]
         return [*heads, *found]
 

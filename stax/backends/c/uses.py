@@ -70,15 +70,17 @@ class Uses:
         """Lifetimes of the temporaries."""
         return [Lifetime(n, nbytes(n), self.first[n], self.last[n]) for n in names]
 
-    def fills_for_updates(self, item: Scheduled, step: int) -> bool:
+    def fills_for_updates(self, item: Scheduled, step: int, owned: Callable[[int], bool]) -> bool:
         """True for a kernel that only fills an array which as many updates in order then change.
 
-        Those run on one thread: what another one has filled lies in the cache of its core, and
-        bringing it from there takes longer than filling it here.
+        Those run on one thread, unless their step is `owned`: what another one has filled lies in
+        the cache of its core, and bringing it from there takes longer than filling it here.
         """
         if not isinstance(item, Kernel) or item.reads:
             return False
-        later = [self.order[k] for n in item.stored for k in self.writers[n] if k > step]
+        later = [
+            self.order[k] for n in item.stored for k in self.writers[n] if k > step and not owned(k)
+        ]
         return any(
             isinstance(other, Kernel)
             and other.members[0].role is Role.SERIAL

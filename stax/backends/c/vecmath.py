@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from stax.backends.c import (
     folds,
+    owners,
     vecmath_basic,
     vecmath_complex,
     vecmath_contracted,
@@ -146,6 +147,7 @@ def function_table() -> dict[str, Function]:
             vecmath_basic.rows(),
             vecmath_complex.rows(),
             folds.rows(),
+            owners.ROWS,
         )
     )
     table: dict[str, Function] = {}
