@@ -20,10 +20,13 @@ class Aval:
     (NEP 50).  Instances are interned: equal avals are the same object.
     """
 
-    __slots__ = ("shape", "dtype", "weak", "_text")
+    __slots__ = ("shape", "dtype", "weak", "ndim", "size", "nbytes", "_text")
     shape: tuple[int, ...]
     dtype: DType
     weak: bool
+    ndim: int
+    size: int  # elements
+    nbytes: int  # of a dense array of this type
     _text: str
     _interned: ClassVar[dict[tuple[Any, ...], Aval]] = {}
 
@@ -39,6 +42,9 @@ class Aval:
         object.__setattr__(self, "shape", tuple(int(n) for n in shape))
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "weak", bool(weak))
+        object.__setattr__(self, "ndim", len(self.shape))
+        object.__setattr__(self, "size", math.prod(self.shape))
+        object.__setattr__(self, "nbytes", self.size * dtype.itemsize)
         mark = "~" if weak else ""
         text = f"{short_name(self.dtype)}{mark}[{','.join(map(str, self.shape))}]"
         object.__setattr__(self, "_text", text)
@@ -54,21 +60,6 @@ class Aval:
         return self._text
 
     __repr__ = __str__
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of a dense array of this type."""
-        return math.prod(self.shape) * self.dtype.itemsize
 
     def strong(self) -> Aval:
         """The same type without weakness."""

@@ -89,6 +89,11 @@ class Body:
         return tuple(extent(s) for s in self.reduction_loops)
 
     @functools.cached_property
+    def operations(self) -> frozenset[str]:
+        """The names of the instructions."""
+        return frozenset([i.op for i in self.instrs])
+
+    @functools.cached_property
     def reads(self) -> tuple[Access, ...]:
         """The distinct reads, in order."""
         found = dict.fromkeys([i.attrs[:2] for i in self.instrs if i.op == "load"])

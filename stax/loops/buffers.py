@@ -164,9 +164,12 @@ class ComputedBuffer(Buffer):
 
     @property
     def reads(self) -> tuple[Access, ...]:
-        return tuple(
-            dict.fromkeys(a for body in self.bodies for a in body.reads if a.buffer != self.name)
-        )
+        first, *rest = self.bodies
+        found = [a for a in first.reads if a.buffer != self.name]
+        if rest:
+            found = list(dict.fromkeys([*found, *(a for b in rest for a in b.reads)]))
+            found = [a for a in found if a.buffer != self.name]
+        return tuple(found)
 
     def describe(self) -> str:
         ranges = "x".join(f"[{n}]" for n in (list(self.ranges),))

@@ -490,7 +490,7 @@ def affine_coefficients(e: Expr, variables: Iterable[Symbol]) -> dict[Symbol, in
     wanted = tuple(variables)
     found = dict.fromkeys(wanted, 0)
     for atom, k in _parts(e)[0]:
-        if isinstance(atom, Symbol):
+        if type(atom) is Symbol:
             if atom in found:
                 found[atom] = k
         elif not atom.symbols.isdisjoint(wanted):

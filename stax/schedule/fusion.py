@@ -193,7 +193,9 @@ def _is_serial(body: Body) -> bool:
 
     A write under a mask leaves memory as it was, so its value cannot stand for what is read there.
     """
-    if any(i.op == "scan" or (i.op == "store" and len(i.args) > 1) for i in body.instrs):
+    if "scan" in body.operations:
+        return True
+    if any(i.op == "store" and len(i.args) > 1 for i in reversed(body.instrs)):
         return True
     return not _has_independent_points(body)
 
@@ -227,6 +229,8 @@ def _in_memory_order(body: Body) -> Body:
             # A write is worth as much as two reads: it also fetches the line it writes to.
             votes += [[found[s] for s in loops]] * (1 if access.mode == "read" else 2)
     order = preferred_order(votes, body.ranges)
+    if order == tuple(range(len(loops))):
+        return body
     return replace(body, loops=tuple(loops[k] for k in order))
 
 

@@ -128,7 +128,7 @@ class Kernel:
 
 def without_trivial_merges(body: Body) -> Body:
     """The body with a reduction or scan over a single element replaced by that element."""
-    if body.reduction_loops or not any(i.op in ("reduction", "scan") for i in body.instrs):
+    if body.reduction_loops or body.operations.isdisjoint(("reduction", "scan")):
         return body
     instrs: list[Instr] = []
     place: dict[int, int] = {}

@@ -136,7 +136,7 @@ class DualTrace(Trace, ABC):
 
     def wrap(self, outs: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
         """Tracers for results and their tangents."""
-        return tuple(self.dual(out, t) for out, t in zip(outs, tangents, strict=True))
+        return tuple([self.dual(out, t) for out, t in zip(outs, tangents, strict=True)])
 
     def tangent_of(self, value: Any) -> Any:
         """The tangent of a result: a value of `tangents`, or None when zero."""

@@ -24,7 +24,7 @@ from stax.core.graph import Atom, Graph, Var
 from stax.core.primitive import Primitive
 from stax.core.source import user_place
 from stax.core.staging import StagingTrace, StagingTracer, eval_graph
-from stax.core.trace import STATE, Trace, use_trace
+from stax.core.trace import STATE, Trace, Tracer, use_trace
 from stax.dtypes import is_inexact
 from stax.errors import MutationError
 from stax.transforms.dual import DualTrace, DualTracer, bind_values, rule_tangents
@@ -67,6 +67,8 @@ class TangentTrace(StagingTrace):
 
     def atom(self, value: Any, op: str) -> Atom:
         """The graph's name for `value`, which is captured without a copy when it is ours."""
+        if isinstance(value, Tracer):
+            return super().atom(value, op)
         if isinstance(value, np.ndarray) and value.ndim and value.dtype.isnative:
             root = root_of(value)
             if id(root) not in self.foreign:

@@ -240,11 +240,12 @@ def network_values(split: Split, options: PartitionOptions) -> tuple[Value, ...]
         for var in eqn.outputs:
             size = var.aval.nbytes
             near = min(max(distance.get(var, options.distance_limit), 1), options.distance_limit)
-            forward = [split.forward[k] for k in readers.forward.get(var, ())]
             written = (
                 (kind not in FUSIBLE and id(eqn) not in scores.products)
                 or var in readers.forward_outputs
-                or any(not scores.fuses(eqn, reader) for reader in forward)
+                or any(
+                    not scores.fuses(eqn, split.forward[k]) for k in readers.forward.get(var, ())
+                )
             )
             spill = 1 if written else options.spill_factor
             capacity = math.floor(spill * size * options.distance_base**near)
@@ -321,14 +322,13 @@ def _force_saves(
     """Mark the values that recomputation would otherwise drag a whole chain in for."""
     useful = _reaches_backward(split, values, readers)
     boundary = _chain_ends(split, readers)
-    depth: dict[Var, int] = {}
+    depth: dict[Atom, int] = {}
     for value in values:
         var, eqn = value.var, value.eqn
         if eqn.prim.recompute not in FUSIBLE or value.ban:
             depth[var] = 0
             continue
-        before = [depth.get(a, 0) for a in _vars(eqn.inputs)]
-        depth[var] = 1 + max(before, default=0)
+        depth[var] = 1 + max([depth.get(a, 0) for a in eqn.inputs], default=0)
         if value.capacity >= INFINITE and eqn.prim.recompute is Recompute.VIEW:
             continue  # its base is saved instead
         if var not in useful:

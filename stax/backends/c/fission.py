@@ -44,20 +44,16 @@ _CALL = re.compile(r"stax_(\w+)\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-@dataclass
+@dataclass(slots=True)
 class _Statement:
     text: str
     name: str  # the value it defines, or empty for a store
     c_type: str
-    words: frozenset[str]  # the values of the loop that it reads
+    words: set[str]  # the values of the loop that it reads
     flops: int  # of its long functions
     plain: bool  # no division, no function that does any work, no array that the loop writes
     late: bool  # reads an array that the loop writes
-
-    @property
-    def check(self) -> bool:
-        """Whether it tests an address."""
-        return _CHECKED.match(self.text) is not None
+    check: bool  # tests an address
 
 
 def _parsed(lines: Sequence[str], addresses: Mapping[str, int]) -> list[_Statement] | None:
@@ -67,7 +63,8 @@ def _parsed(lines: Sequence[str], addresses: Mapping[str, int]) -> list[_Stateme
     names: set[str] = set()
     for line in lines:
         defined = _DEFINED.match(line)
-        if defined is None and _STORED.match(line) is None and _CHECKED.match(line) is None:
+        check = defined is None and _CHECKED.match(line) is not None
+        if defined is None and not check and _STORED.match(line) is None:
             return None
         calls = [table[name] for name in _CALL.findall(line) if name in table]
         if not all(function.vectorises for function in calls):
@@ -75,11 +72,11 @@ def _parsed(lines: Sequence[str], addresses: Mapping[str, int]) -> list[_Stateme
         flops = sum(f.flops for f in calls if f.flops >= LONG_FLOPS)
         plain = all(f.flops <= 1 for f in calls) and "/" not in line and "%" not in line
         text = defined.group(3) if defined else line
-        late = bool(stored.intersection(_LOADED.findall(text)))
-        words = frozenset(_WORD.findall(text)) & names
+        late = "[" in text and not stored.isdisjoint(_LOADED.findall(text))
+        words = names.intersection(_WORD.findall(text))
         name, c_type = (defined.group(2), defined.group(1)) if defined else ("", "")
         plain = plain and not late and name not in addresses
-        found.append(_Statement(line, name, c_type, words, flops, plain, late))
+        found.append(_Statement(line, name, c_type, words, flops, plain, late, check))
         if name:
             names.add(name)
     return found
@@ -117,6 +114,8 @@ class _Cut:
     def _address_roots(self, addresses: Mapping[str, int]) -> list[list[int]]:
         """The addresses that need none, then those that need these, ...; and their tests."""
         roots: list[list[int]] = []
+        if not addresses and not any(s.check for s in self.statements):
+            return roots
         steps: list[int] = []  # of each statement, how many addresses lie before it
         for s in self.statements:
             step = max((steps[self.at[w]] for w in s.words), default=0)
