@@ -175,6 +175,10 @@ FUNCTIONS: dict[str, tuple[Any, Any]] = {
         lambda x, n: (np.sort(x, 0), np.argsort(n), np.searchsorted(n.cumsum(), n)),
         (rng.standard_normal((5, 3)), np.array([3, 1, 2])),
     ),
+    "sums of columns": (
+        lambda x, y: ((x * 2).sum(0), (y * 2).sum(0)),
+        (rng.random((4096, 24)), rng.random((4096, 24)).astype("f")),
+    ),
     "empty": (lambda x: (x.sum(), x * 2), (np.zeros((0, 3)),)),
     "no arguments": (lambda: np.arange(3) * 2, ()),
 }

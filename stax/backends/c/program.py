@@ -42,6 +42,7 @@ from stax.backends.c.rows import CALLS, LOCATE, Place, attribute_of, has_rows, n
 from stax.backends.c.support import PRODUCT_TYPES
 from stax.backends.c.uses import Uses
 from stax.backends.c.vecmath import (
+    LINKED,
     PREAMBLE,
     call_definitions,
     called_names,
@@ -147,7 +148,11 @@ def emit_program(program: Program) -> ProgramSource:
         (
             PREAMBLE,
             CONTEXT,
-            definitions([*names_in(text_kernels), *called_names(text_kernels)], preamble=False),
+            definitions(
+                [*names_in(text_kernels), *called_names(text_kernels)],
+                preamble=False,
+                linked=LINKED,
+            ),
             call_definitions(text_kernels),
             LOCATE if printer.has_rows else "",
             LOOKUPS if printer.looks_up else "",

@@ -29,6 +29,7 @@ from stax.backends.c.image import (
 from stax.backends.c.routines import addresses, failure
 from stax.backends.c.support import support
 from stax.backends.c.toolchain import require_toolchain
+from stax.backends.c.vecmath import linked_names
 from stax.errors import CompilationError, OutOfBoundsError
 
 LONG_BYTES = 64 * 1024
@@ -79,6 +80,9 @@ class CProgram:
         self._run.restype = ctypes.c_int32
         self._release = handle.stax_release
         shared = support()
+        for name in linked_names(image.functions):
+            place = ctypes.c_void_p.in_dll(handle, f"stax_{name}")
+            place.value = shared.library.address(f"stax_{name}")
         self._keep: list[Any] = list(image.constants)
         constants = (ctypes.c_void_p * max(len(self._keep), 1))(
             *(a.ctypes.data for a in self._keep)

@@ -20,6 +20,7 @@ from stax.backends.c.image import BITS, ROUTINE_FAILED, Image, Type
 from stax.backends.c.routines import PRODUCTS, failure
 from stax.backends.c.support import EXPORT
 from stax.backends.c.toolchain import NUMERIC_FLAGS
+from stax.backends.c.vecmath import with_linked
 from stax.core.text import array_bytes, short_source
 from stax.schedule.memory import aligned
 
@@ -298,7 +299,7 @@ def standalone(image: Image, what: Described) -> tuple[str, str]:
     source = "".join(
         (
             _filled(_FRONT, values),
-            image.functions,
+            with_linked(image.functions),
             _filled(_THREADS, values),
             _CONTRACTED[0],
             _private(_library(image)),

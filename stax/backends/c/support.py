@@ -1,9 +1,10 @@
 """The support library: what programs share, compiled once for a machine.
 
 Input: the toolchain.  Output: addresses of the matrix products, bound to the BLAS that NumPy
-loaded.  A program calls them through the pointers in its context, so its own translation unit
-holds nothing but its kernels.  Products of complex matrices are a library of their own, which only
-programs that have some load.
+loaded, and of functions that most programs with reductions call.  A program calls the products
+through the pointers in its context, the functions through pointers of its own, so its translation
+unit holds nothing but its kernels.  Products of complex matrices are a library of their own, which
+only programs that have some load.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stax.backends.c import forks
 from stax.backends.c.ahead import Unit, built_ahead, load
 from stax.backends.c.gemm import find_blas, gemm_source
 from stax.backends.c.toolchain import Library
-from stax.backends.c.vecmath import PREAMBLE
+from stax.backends.c.vecmath import PREAMBLE, linked_source
 
 GEMM_TAGS = ("f32", "f64")
 COMPLEX_TAGS = ("c64", "c128")
@@ -60,6 +61,8 @@ def _unit(tags: tuple[str, ...]) -> Unit:
     source = PREAMBLE + gemm_source(tags)
     for tag in tags:
         source += EXPORT.format(t=tag, ct=PRODUCT_TYPES[tag])
+    if tags == GEMM_TAGS:
+        source += linked_source()
     # Our own products are made for multiply-add instructions; BLAS has what it needs.
     extra = () if find_blas() is not None else ("-ffp-contract=fast",)
     return Unit(source, "-O2", extra)

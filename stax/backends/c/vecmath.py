@@ -29,14 +29,18 @@ from stax.backends.c import (
 from stax.backends.c.transposed import TRANSPOSED_BITS, transposing_function
 
 __all__ = [
+    "LINKED",
     "PREAMBLE",
     "Function",
     "call_definitions",
     "called_names",
     "definitions",
     "function_table",
+    "linked_names",
+    "linked_source",
     "names_in",
     "with_calls",
+    "with_linked",
 ]
 
 PREAMBLE = """\
@@ -185,12 +189,49 @@ def names_in(text: str) -> list[str]:
     return [name for name in dict.fromkeys(_NAME.findall(text)) if name in table]
 
 
-def definitions(names: Iterable[str], *, preamble: bool = True) -> str:
+# What many programs have and call once a kernel: the support library has it, compiled once.  Folds
+# are called for every row: through a pointer, a softmax takes a quarter longer (registers to save).
+LINKED = ("columns_sum_f32", "columns_sum_f64")
+_DEFINED = re.compile(
+    r"^STAX_BRIEF static (?P<type>\w+) (?P<name>stax_\w+)(?P<parameters>\([^)]*\)) \{$",
+    re.MULTILINE,
+)
+_POINTER = re.compile(rf"\(\*stax_({'|'.join(LINKED)})\)\(")
+
+
+def _pointer(function: Function) -> str:
+    """C text of a pointer in the function's place, which is called alike."""
+    head = _DEFINED.search(function.text)
+    assert head is not None
+    return f"{head['type']} (*{head['name']}){head['parameters']};\n"
+
+
+def linked_source() -> str:
+    """C text of the functions `LINKED`, exported; it needs `PREAMBLE` before it."""
+    text = definitions(LINKED, preamble=False)
+    return _DEFINED.sub(r"STAX_BRIEF \g<type> \g<name>\g<parameters> {", text)
+
+
+def linked_names(text: str) -> list[str]:
+    """The functions that a program's text has a pointer to, to be set before it runs."""
+    return _POINTER.findall(text)
+
+
+def with_linked(text: str) -> str:
+    """A program's text with the functions themselves in place of pointers to them."""
+    table = function_table()
+    for name in linked_names(text):
+        text = text.replace(_pointer(table[name]), table[name].text)
+    return text
+
+
+def definitions(names: Iterable[str], *, preamble: bool = True, linked: Iterable[str] = ()) -> str:
     """Return C text that defines the named functions and whatever they depend on, in order.
 
     Args:
       names: names such as `exp_f32`; duplicates are harmless.
       preamble: whether the integer types and `STAX_INLINE` come first.
+      linked: functions in whose place a pointer of the same name is defined.
 
     Raises:
       KeyError: a name is not in `function_table()`.
@@ -207,7 +248,7 @@ def definitions(names: Iterable[str], *, preamble: bool = True) -> str:
             continue
         pending.append((name, True))
         pending.extend((needed, False) for needed in table[name].needs if needed not in order)
-    texts = (table[name].text for name in order)
+    texts = (_pointer(table[n]) if n in linked else table[n].text for n in order)
     return (PREAMBLE if preamble else "") + "".join(texts)
 
 
