@@ -48,9 +48,11 @@ def element_loop(
     vectorises = all(a.simple is not None for a in accumulators)
     checks = has_checks(lines)
     if vectorises and accumulators and loop.length >= LEAST_LENGTH:
+        if emitter.plain:
+            return lane_loop(loop, lines, accumulators, plain=True)
         shared = quotient_loop(loop, lines, accumulators, emitter, ahead) if whole else None
         return shared or lane_loop(loop, lines, accumulators, ahead)
-    if not accumulators:
+    if not accumulators and not emitter.plain:
         v = loop.variable
         streams = streams_of(lines, v, emitter.itemsizes, emitter.points)
         blocks = blocked_loops(

@@ -18,6 +18,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from stax.backends.c.abreast import ROWS, how_many, rows_abreast
 from stax.backends.c.along import element_loop, position_of_extreme
@@ -64,20 +65,24 @@ def emit_kernel(
     kernel: Kernel,
     dtypes: Mapping[str, DType],
     escapes: Callable[[str], bool],
+    plain: bool = False,
     block_lines: Callable[..., BlockLines] | None = None,
 ) -> KernelSource:
     """The C function of `kernel`; `escapes(buffer)` says whether others read what it writes.
 
-    `block_lines` are the loops of a stage over scores: as here, or what was printed before.
+    A `plain` one has the same bits, less text and slower loops: one vector at a time, real
+    divisions, nothing fetched ahead.  `block_lines` are the loops of a stage over scores: as here,
+    or what was printed before.
     """
     if isinstance(kernel, Attention):
-        stage_lines = functools.partial(block_lines or print_block, dtypes, kernel.shape[1])
-        return AttentionEmitter(kernel, dtypes, stage_lines).run()
+        stage_lines = functools.partial(block_lines or print_block, dtypes, kernel.shape[1], plain)
+        return replace(AttentionEmitter(kernel, dtypes, stage_lines).run(), plain=plain)
     if isinstance(kernel, Stack):
         return emit_stack(kernel, dtypes, lambda stage: _stage_lines(stage, dtypes))
     serial = kernel.members[0].role is Role.SERIAL
-    emitter = SerialEmitter if serial else NestEmitter
-    return emitter(kernel, dtypes, escapes).run()
+    frame = (SerialEmitter if serial else NestEmitter)(kernel, dtypes, escapes)
+    frame.emitter.plain = plain
+    return frame.run()
 
 
 def _stage_lines(kernel: Kernel, dtypes: Mapping[str, DType]) -> tuple[list[str], list[str]]:
@@ -91,13 +96,18 @@ BlockLines = tuple[list[str], list[str], dict[str, list[str]]]
 
 
 def print_block(
-    dtypes: Mapping[str, DType], rows: int, kernel: Kernel, visible: Callable[[str], bool]
+    dtypes: Mapping[str, DType],
+    rows: int,
+    plain: bool,
+    kernel: Kernel,
+    visible: Callable[[str], bool],
 ) -> BlockLines:
     """The parameters of a stage over scores, its loops over the rows from `first` to `last`, and
     of buffers that rows do not read to their end, the statements that say how far `row` does, where
     the last of a block's `rows` reads furthest.
     """
     emitter = NestEmitter(kernel, dtypes, visible)
+    emitter.emitter.plain = plain
     lines = emitter.between()
     single = emitter.rows[-1] == rows
     return emitter.parameters, lines, emitter.limits(lines) if single else {}
@@ -320,7 +330,7 @@ class NestEmitter(ReductionFrame):
                 opened.append(self.opened(member, stop, values))
                 if opened[-1].twin is not None:
                     emitter.inner.forget(mark)
-        if not first and self._few_columns(opened, members):
+        if not first and not emitter.plain and self._few_columns(opened, members):
             self._put_abreast(opened)
         if not self.along:
             emitter.row.lines.append("{")

@@ -27,6 +27,20 @@ PARALLEL = "#pragma omp parallel for"
 PARALLEL_NANOSECONDS = 150_000  # below, waking a second thread costs more than it saves
 
 
+def nanoseconds_of(kernel: Kernel) -> float:
+    """About what a kernel takes on one thread, an element at a time."""
+    cost = 0.0
+    for member in kernel.members:
+        outer = member.role is Role.OUTER
+        points = math.prod(kernel.space[: kernel.split]) if outer else kernel.numel
+        one = 0.0
+        for i in member.body.instrs:
+            row = SCALAR_OPS.get(i.op)
+            one += (row.flops * 0.12) if row is not None else 0.15
+        cost += one * points
+    return cost
+
+
 @dataclass
 class KernelSource:
     """A kernel's function: `body` without its name, parameters in order, and what it needs."""
@@ -45,6 +59,7 @@ class KernelSource:
     scalar: bool = False  # whether vectors bring little, for want of long rows
     looks_up: bool = False  # whether addresses come from data
     owned: bool = False  # whether each thread makes the updates of its part of a target
+    plain: bool = False  # whether it is printed and compiled for the compiler's time
 
     @property
     def key(self) -> str:
@@ -144,6 +159,7 @@ class KernelFrame:
             scalar=self.serial or not self.along or self.along[-1] < LEAST_LENGTH,
             looks_up=bool(self.emitter.addresses),
             owned=self.owned,
+            plain=self.emitter.plain,
         )
 
     @property
@@ -154,15 +170,7 @@ class KernelFrame:
     @functools.cached_property
     def nanoseconds(self) -> float:
         """About what the kernel takes on one thread."""
-        cost = 0.0
-        for member in self.kernel.members:
-            one = 0.0
-            for i in member.body.instrs:
-                row = SCALAR_OPS.get(i.op)
-                one += (row.flops * 0.12) if row is not None else 0.15
-            points = math.prod(self.rows) if member.role is Role.OUTER else self.kernel.numel
-            cost += one * points
-        return cost
+        return nanoseconds_of(self.kernel)
 
     def pragma(self, collapse: int, simd: str = "") -> list[str]:
         if not self.parallel:

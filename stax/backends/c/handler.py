@@ -189,6 +189,7 @@ class Emitter:
         self.dtypes = dtypes
         self.itemsizes = {p: dtypes[name].itemsize for name, p in pointers.items()}
         self.points = 0  # how often the innermost statements run, where memory is worth a thought
+        self.plain = False  # whether the compiler's time counts for more than that of the loops
         self.depth_of = dict(depth_of)
         self.row = Scope()
         self.inner = Scope()

@@ -95,9 +95,13 @@ def lane_loop(
     lines: Sequence[str],
     accumulators: Sequence[Accumulator],
     ahead: Sequence[Ahead] = (),
+    plain: bool = False,
 ) -> Pieces:
-    """The loop over `lines`, which update the (simple) accumulators by their scalar names."""
-    streams = streams_of(lines, accumulators)
+    """The loop over `lines`, which update the (simple) accumulators by their scalar names.
+
+    A `plain` one takes one vector at a time.
+    """
+    streams = 1 if plain else streams_of(lines, accumulators)
     lines = [s for s in lines if all(s != a.nan_line for a in accumulators)]
     pieces = Pieces()
     for a in accumulators:

@@ -24,6 +24,8 @@ class PlacedFrame(TiledFrame):
 
     def ahead(self, opened: list[OpenReduction]) -> list[Ahead]:
         """What the last reduction of a row asks memory for: the next row, or piece, it reads."""
+        if self.emitter.plain:
+            return []
         n = self.along[-1]
         stages = [m.stage for m in self.kernel.members if m.role in (Role.ROW, Role.ALL)]
         pieces = n > PIECE and any(r.sample is not None for r in opened)
@@ -58,7 +60,8 @@ class PlacedFrame(TiledFrame):
         """
         along = dict.fromkeys(self.along_symbols, as_expr(0))
         for member in self.kernel.members:
-            for access in member.body.writes if member.role is Role.FULL else ():
+            wanted = member.role is Role.FULL and not self.emitter.plain
+            for access in member.body.writes if wanted else ():
                 if member.stage > stage and self.escapes(access.buffer):
                     (store,) = [i for i in member.body.instrs if i.op == "store"][:1]
                     at = self.emitter.index_text(self.at(member)[store.attrs[1]].substitute(along))

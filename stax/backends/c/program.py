@@ -34,6 +34,7 @@ from stax.backends.c.image import (
 )
 from stax.backends.c.lengths import Lengths
 from stax.backends.c.nested import NestedFunction, Program, nested_call, work_space
+from stax.backends.c.plain import ATTRIBUTE, MARK, cost_of, plain
 from stax.backends.c.products import product_call, product_routine
 from stax.backends.c.repeats import PrintedKernels
 from stax.backends.c.routines import PRODUCTS
@@ -147,6 +148,7 @@ def emit_program(program: Program) -> ProgramSource:
     functions = "".join(
         (
             PREAMBLE,
+            ATTRIBUTE if printer.plain else "",
             CONTEXT,
             definitions(
                 [*names_in(text_kernels), *called_names(text_kernels)],
@@ -184,6 +186,7 @@ class _Block(NamedTuple):
     text: str
     plan: ArenaPlan
     nanoseconds: float
+    least: float  # ... where loops take vectors
 
 
 class _Printer:
@@ -192,7 +195,8 @@ class _Printer:
     def __init__(self) -> None:
         self.printed = PrintedKernels()
         self.kernels: list[KernelSource] = []
-        self.functions: dict[str, str] = {}
+        self.functions: dict[tuple[str, bool], str] = {}  # by text, and whether they are plain
+        self.plain: set[str] = set()
         self.definitions: list[tuple[str, str]] = []  # functions with their names
         self.light: list[dict[str, bool]] = []  # of each block
         self.constants: list[ConstBuffer] = []
@@ -214,11 +218,30 @@ class _Printer:
         holder = program.in_place.holders(lowered.outputs)
         names = {name: pointers[holder.get(name, name)] for name in pointers}
         uses = Uses(order, lowered.outputs, program.in_place.base, holder)
-        sources = {
-            step: self.printed.source(item, dtypes, functools.partial(uses.escapes, step=step))
+        inner = {
+            step: [self.nested(p) for p in program.nested[item.name]]
             for step, item in enumerate(order)
-            if not isinstance(item, CallStep)
+            if isinstance(item, CallStep) and item.name in program.nested
         }
+        least = 0.0  # nanoseconds of calls and blocks, then of everything
+        for step, item in enumerate(order):
+            if not isinstance(item, CallStep):
+                continue
+            first = _results(lowered, item)[0]
+            if step in inner:
+                steps = first.params.get("length", 1)
+                least += steps * max(block.least for _, block in inner[step])
+            else:
+                least += weight_of_call(first).nanoseconds
+        kernels = {k: item for k, item in enumerate(order) if not isinstance(item, CallStep)}
+        costs = [cost_of(kernel, dtypes) for kernel in kernels.values()]
+        sources = {
+            step: self.printed.source(
+                kernel, dtypes, functools.partial(uses.escapes, step=step), is_plain
+            )
+            for (step, kernel), is_plain in zip(kernels.items(), plain(costs, least), strict=True)
+        }
+        least += sum(cost.nanoseconds for cost in costs)
         lengths = Lengths(sources.values())
         calls: list[str] = []
         work: dict[int, int] = {}
@@ -228,12 +251,12 @@ class _Printer:
         for step, item in enumerate(order):
             if isinstance(item, CallStep):
                 if item.name in program.nested:
-                    parts = [self.nested(p) for p in program.nested[item.name]]
-                    functions = [function for function, _ in parts]
+                    functions = [function for function, _ in inner[step]]
                     results = _results(lowered, item)
                     steps = results[0].params.get("length", 1)
                     repeated += steps
-                    weights.append(Weight("", steps * max(time for _, time in parts)))
+                    time = max(block.nanoseconds for _, block in inner[step])
+                    weights.append(Weight("", steps * time))
                     space = work_space(results, functions)
                     work[step] = space.nbytes
                     text = nested_call(results, functions, names, table.buffers, space)
@@ -274,13 +297,17 @@ class _Printer:
         text = "\n".join("    " + line for line in (*declared, *calls))
         if calls_alone(len(calls), repeated, time):
             text = CALLS + text
-        return _Block(text, plan, time)
+        return _Block(text, plan, time, least)
 
     def texts(self) -> list[str]:
-        """The functions; those of little weight in every block that calls them are compiled so."""
+        """The functions; those of little weight in every block that calls them are compiled so.
+
+        A function that two blocks print in two forms has two names.
+        """
         heavy = {name for block in self.light for name, light in block.items() if not light}
         found = {name for block in self.light for name in block} - heavy
-        return [f"STAX_BRIEF\n{s}" if name in found else s for name, s in self.definitions]
+        marks = dict.fromkeys(self.plain, MARK) | dict.fromkeys(found, "STAX_BRIEF\n")
+        return [marks.get(name, "") + s for name, s in self.definitions]
 
     def slot(self, routine: str) -> int:
         """The place of a routine in the program's table."""
@@ -317,9 +344,12 @@ class _Printer:
     def kernel(self, source: KernelSource, prefix: str) -> tuple[str, int]:
         """The function of a kernel, shared by those of equal text, and the kernel's number."""
         self.kernels.append(source)
-        function = self.functions.get(source.key)
+        key = source.key, source.plain
+        function = self.functions.get(key)
         if function is None:
-            function = self.functions[source.key] = f"{prefix}{source.name}"
+            function = self.functions[key] = f"{prefix}{source.name}"
+            if source.plain:
+                self.plain.add(function)
             text = f"static int32_t {function}({source.signature}) {{\n{source.body}\n}}\n"
             if source.looks_up:
                 self.looks_up = True
@@ -327,11 +357,12 @@ class _Printer:
             self.definitions.append((function, text))
         return function, len(self.kernels) - 1
 
-    def nested(self, program: Program) -> tuple[NestedFunction, float]:
-        """The function of a nested program, and about what it takes."""
+    def nested(self, program: Program) -> tuple[NestedFunction, _Block]:
+        """The function of a nested program, and its statements."""
         name = f"block{self.blocks}"
         self.blocks += 1
-        body, plan, time = self.block(program, f"{name}_")
+        block = self.block(program, f"{name}_")
+        body = block.text
         text = (
             attribute_of(body)
             + f"static int32_t {name}(void **in, void **out, char *arena, stax_context *ctx) {{\n"
@@ -339,7 +370,7 @@ class _Printer:
             f"{body}\n    goto done;\ndone:;\n    return code;\n}}\n"
         )
         self.definitions.append((name, text))
-        return NestedFunction(name, aligned(plan.nbytes), _carried_in_place(program)), time
+        return NestedFunction(name, aligned(block.plan.nbytes), _carried_in_place(program)), block
 
 
 def _results(lowered: LoweredGraph, item: CallStep) -> list[ExternBuffer]:

@@ -28,14 +28,22 @@ class PrintedKernels:
         self._blocks: dict[Hashable, tuple[BlockLines, list[str]]] = {}
 
     def source(
-        self, kernel: Kernel, dtypes: Mapping[str, DType], escapes: Callable[[str], bool]
+        self,
+        kernel: Kernel,
+        dtypes: Mapping[str, DType],
+        escapes: Callable[[str], bool],
+        plain: bool,
     ) -> KernelSource:
-        """The function of `kernel`; `escapes(buffer)` says whether others read what it writes."""
+        """The function of `kernel`; `escapes(buffer)` says whether others read what it writes.
+
+        A `plain` one (see `emit_kernel`) is the other one where that is printed already.
+        """
         if type(kernel) is not Kernel:  # one with steps of a kind of its own
-            return emit_kernel(kernel, dtypes, escapes, self._block)
-        key, names = _key(kernel, dtypes, escapes)
+            return emit_kernel(kernel, dtypes, escapes, plain, self._block)
+        shape, names = _key(kernel, dtypes, escapes)
+        key = (shape, plain and (shape, False) not in self._known)
         if key not in self._known:
-            self._known[key] = emit_kernel(kernel, dtypes, escapes), names
+            self._known[key] = emit_kernel(kernel, dtypes, escapes, key[1]), names
         found, own = self._known[key]
         now = dict(zip(own, names, strict=True))
         return replace(
@@ -49,14 +57,15 @@ class PrintedKernels:
         self,
         dtypes: Mapping[str, DType],
         rows: int,
+        plain: bool,
         kernel: Kernel,
         visible: Callable[[str], bool],
     ) -> BlockLines:
         """The loops of a stage over scores, as `print_block` gives them."""
         own_key, names = _key(kernel, dtypes, visible)
-        key = (rows, own_key)
+        key = (rows, plain, own_key)
         if key not in self._blocks:
-            self._blocks[key] = print_block(dtypes, rows, kernel, visible), names
+            self._blocks[key] = print_block(dtypes, rows, plain, kernel, visible), names
         (parameters, lines, limits), own = self._blocks[key]
         now = dict(zip(own, names, strict=True))
         return [now[n] for n in parameters], lines, {now[n]: limits[n] for n in limits}

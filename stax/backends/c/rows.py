@@ -68,12 +68,12 @@ class Place:
 
 CALLS = "    /* calls, beside which nothing takes time */\n"  # what such a body begins with
 # Functions of calls alone, which compile in half the time as they are.
-PLAIN = '__attribute__((optimize("O0")))\n'
+AS_IS = '__attribute__((optimize("O0")))\n'
 
 
 def attribute_of(body: str) -> str:
     """The attribute of the function that `body` is: of a table of calls, or marked as calls."""
-    return PLAIN if _TABLE in body or body.startswith(CALLS) else ""
+    return AS_IS if _TABLE in body or body.startswith(CALLS) else ""
 
 
 def has_rows(statements: Sequence[str]) -> bool:

@@ -156,6 +156,8 @@ class TiledFrame(KernelFrame):
 
         A tile has a few lines of each row, too few for the processor to see where they lead.
         """
+        if self.emitter.plain:
+            return []
         elements = [s.strip() for s in row if not s.strip().startswith(("for ", "#pragma"))]
         streams = streams_of(elements, along, self.emitter.itemsizes, self.emitter.points)
         return [s for stream in streams for s in stream.fetches("first", TILE_LENGTH, TILE_LENGTH)]
