@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Value = Any
 """What a handler passes around for one scalar; only the handler knows what it is."""
 
-_HANDLER: ContextVar[Handler] = ContextVar("stax_ops_handler")
 _MISSING: Any = object()
 _WHERE = SCALAR_OPS["where"]
 _AND = SCALAR_OPS["logical_and"]
@@ -127,6 +126,19 @@ class Handler(ABC):
         return self.bind(value, size)
 
 
+class _Outside:
+    """What stands for a handler where none is in force."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("ops.* was called outside of a loop body: no handler is in force")
+
+
+_OUTSIDE: Any = _Outside()
+_HANDLER: ContextVar[Handler] = ContextVar("stax_ops_handler", default=_OUTSIDE)
+# The handler in force; what is asked of it outside of any `handling` block is a RuntimeError.
+current_handler = _HANDLER.get
+
+
 @contextmanager
 def handling(handler: Handler) -> Iterator[Handler]:
     """Makes ``handler`` the interpretation of :data:`ops` inside the block."""
@@ -135,20 +147,6 @@ def handling(handler: Handler) -> Iterator[Handler]:
         yield handler
     finally:
         _HANDLER.reset(token)
-
-
-def current_handler() -> Handler:
-    """The handler in force.
-
-    Raises:
-        RuntimeError: outside of any :func:`handling` block.
-    """
-    try:
-        return _HANDLER.get()
-    except LookupError:
-        raise RuntimeError(
-            "ops.* was called outside of a loop body: no handler is in force"
-        ) from None
 
 
 class Ops:
@@ -203,8 +201,7 @@ class Ops:
 
 def _method(row: ScalarOp) -> Callable[..., Value]:
     def method(self: Ops, *args: Value, **params: Any) -> Value:
-        handler = _HANDLER.get(None) or current_handler()
-        return handler.apply(row, args, params)
+        return current_handler().apply(row, args, params)
 
     method.__name__ = row.name
     method.__doc__ = f"The scalar operation ``{row.name}`` of {row.arity} operand(s)."

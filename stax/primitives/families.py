@@ -187,15 +187,31 @@ def pointwise_rule(
         return FALLBACK
     compute: Function = getattr(ops, scalar) if isinstance(scalar, str) else scalar
 
+    known: dict[Any, tuple[Aval, Function | None]] = {}
+
     def lower(ctx: Any, *nodes: Any, **params: Any) -> Any:
+        if params:
+            out, element = planned(nodes, params)
+        else:
+            key = tuple([(n.shape, n.dtype) for n in nodes])
+            found = known.get(key)
+            if found is None:
+                found = known[key] = planned(nodes, params)
+            out, element = found
+        if element is None:
+            return NotImplemented
+        return pointwise(element, *nodes, dtype=out.dtype, shape=out.shape)
+
+    def planned(nodes: Sequence[Any], params: dict[str, Any]) -> tuple[Aval, Function | None]:
+        """The type of the result, and how an element is computed, if it is."""
         out = abstract(*[Aval(n.shape, n.dtype) for n in nodes], **params)
         halves = is_half(out.dtype) or any(is_half(n.dtype) for n in nodes)
         if halves and not widens:
-            return NotImplemented
+            return out, None
         element = partial(compute, **params) if params else compute
         if halves and (jumps or not is_half(out.dtype)):
             element = _of_stored(element, tuple(n.dtype for n in nodes))
-        return pointwise(element, *nodes, dtype=out.dtype, shape=out.shape)
+        return out, element
 
     return lower
 

@@ -133,7 +133,8 @@ def fuse(
             place = _best_place(parts, reads, order, earliest, readers, nbytes, options)
         if place < 0:
             place = len(order)
-            order.append(_seed(f"kernel{count}", parts, options))
+            alone = serial if parts[0] is body else _is_serial(parts[0])
+            order.append(_seed(f"kernel{count}", parts, options, alone))
             count += 1
         for name in writes:
             made_at[name] = place
@@ -242,11 +243,11 @@ def _extents(symbols: Sequence[Symbol]) -> tuple[int, ...]:
     return tuple(int(s.hi) + 1 for s in symbols)
 
 
-def _seed(name: str, parts: Sequence[Body], options: FusionOptions) -> Kernel:
+def _seed(name: str, parts: Sequence[Body], options: FusionOptions, serial: bool) -> Kernel:
     """A kernel of this one body, given in parts that have the same loops."""
     body = parts[0]
     loops, inner = body.loops, body.reduction_loops
-    if _is_serial(body):
+    if serial:
         dims = (*loops, *(s for s in inner if s not in loops))
         kernel = Kernel(name, _extents(dims), None)
         role = Role.SERIAL

@@ -25,15 +25,16 @@ class Lengths:
 
     def __init__(self, sources: Iterable[KernelSource]) -> None:
         self._seen: dict[tuple[str, str, str], set[str]] = {}
+        self._parts: dict[tuple[str, str], tuple[str, str, str] | None] = {}  # of each function
         for source in sources:
-            parts = _parted(source)
+            parts = self._parted(source)
             if parts is not None:
                 before, length, after = parts
                 self._seen.setdefault((source.signature, before, after), set()).add(length)
 
     def shared(self, source: KernelSource) -> tuple[KernelSource, list[str]]:
         """The function to call for a kernel, and what else it is called with."""
-        parts = _parted(source)
+        parts = self._parted(source)
         if parts is None:
             return source, []
         before, length, after = parts
@@ -41,6 +42,12 @@ class Lengths:
             return source, []
         body = f"{before}length{after}"
         return replace(source, body=body, signature=f"{source.signature}, int64_t length"), [length]
+
+    def _parted(self, source: KernelSource) -> tuple[str, str, str] | None:
+        key = source.signature, source.body
+        if key not in self._parts:
+            self._parts[key] = _parted(source)
+        return self._parts[key]
 
 
 def _parted(source: KernelSource) -> tuple[str, str, str] | None:

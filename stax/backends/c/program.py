@@ -135,6 +135,7 @@ class ProgramSource:
         )
 
 
+@functools.cache
 def c_type_of(dtype: DType) -> str:
     """The C type of a buffer; opaque bytes for dtypes that only fallbacks touch."""
     return C_TYPES.get(dtype.name, "char")

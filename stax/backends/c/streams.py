@@ -58,6 +58,8 @@ def streams_of(
 
     Returns: a stream for each row of an array; none where all arrays fit into the cache.
     """
+    if numel * sum(itemsizes.values()) < LEAST_BYTES:
+        return []
     own = {s.split(" = ", 1)[0].split()[-1] for s in lines if " = " in s and not _STORE.match(s)}
     found: dict[str, Stream] = {}
     whole: set[str] = set()
