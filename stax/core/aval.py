@@ -124,7 +124,7 @@ _OF_THEIR_OWN = {
 
 def check_meaning(array: Any) -> None:
     """Raise DtypeError for an array whose class gives its operations another meaning."""
-    if type(array) is np.ndarray:
+    if type(array) is np.ndarray or isinstance(array, np.generic):
         return
     for (module, name), (what, hint) in _OF_THEIR_OWN.items():
         kind = getattr(sys.modules.get(module), name, None)
