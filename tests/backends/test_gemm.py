@@ -88,6 +88,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(tag: str, with_blas: bool) 
     library = _library(with_blas)
     shapes = [(1437, 64, 128), (128, 1437, 64), (600, 700, 50), (64, 784, 128), (2, 900, 3000)]
     shapes += [(700, 64, 1500), (1, 3000, 800), (900, 3000, 1), (33, 500, 17)]
+    shapes += [(257, 512, 10), (1000, 600, 4), (10, 256, 515)]  # narrow, in blocks
     shapes += [(784, 256, 512), (256, 784, 512), (300, 530, 1100)]  # cut for threads alone
     for m, k, n in shapes:
         a = _random(rng, (2, m, k), np.dtype(TYPES[tag]))

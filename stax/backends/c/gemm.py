@@ -395,6 +395,7 @@ def _typed(tag: str, large: str, fma: str) -> str:
             "scalar": values["ct"] if real else "const void *",
             "one": "one" if real else "&one",
             "beta": "beta" if real else "&beta",
+            "real": str(int(real)),
         }
     text = _LOOPS + _VECTOR + large + _CHOICE
     if not real:
