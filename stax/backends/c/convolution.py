@@ -93,22 +93,19 @@ static void stax_conv_block_@t_@p(const @ct *restrict x, int64_t step,
 
 # `P` taps against one line of features for every position of the kernel, added to `out`.
 _SWAPPED = """\
-static void stax_conv_sum_@t_@p(const stax_conv_sizes *c, const @ct *restrict x,
-        const int64_t *restrict off, const @ct *restrict w, @ct *restrict out, int first) {
-    int64_t step = c->d[2] * c->images, line = c->filters;
+static void stax_conv_sum_@t_@p(const @ct *restrict x, const int64_t *restrict places,
+        int64_t count, const int64_t *restrict off, const @ct *restrict w, int64_t line,
+        @ct *restrict out, int first) {
     @each(CLEAR)
     @offsets
     if (!first) {
         @each(FETCH)
     }
-    for (int64_t i = 0; i < c->k[0]; i++)
-        for (int64_t j = 0; j < c->k[1]; j++) {
-            const @ct *at = x + (i * c->d[0] * c->f[1] + j * c->d[1]) * c->f[2] * c->images;
-            for (int64_t k = 0; k < c->k[2]; k++, at += step, w += line) {
-                STAX_PARTS(STAX_WEIGHT_@t, 0)
-                @each(TAP)
-            }
-        }
+    for (int64_t i = 0; i < count; i++, w += line) {
+        const @ct *at = x + places[i];
+        STAX_PARTS(STAX_WEIGHT_@t, 0)
+        @each(TAP)
+    }
     @each(STORE)
 }
 """
@@ -171,14 +168,15 @@ int32_t stax_conv_@t(const stax_conv_sizes *c, const @ct *x, const @ct *w, @ct *
 """
 
 _CONV_SWAPPED = """\
-typedef void (*stax_conv_sum_@t)(const stax_conv_sizes *, const @ct *restrict,
-    const int64_t *restrict, const @ct *restrict, @ct *restrict, int);
+typedef void (*stax_conv_sum_@t)(const @ct *restrict, const int64_t *restrict, int64_t,
+    const int64_t *restrict, const @ct *restrict, int64_t, @ct *restrict, int);
 static const stax_conv_sum_@t stax_conv_sums_@t[] = { @sums };
 
 STAX_BRIEF
 int32_t stax_conv_swapped_@t(const stax_conv_sizes *c, const @ct *x, const @ct *w, @ct *out) {
     int64_t taps = c->e[0] * c->e[1] * c->e[2] * c->images, t = 0;
-    int64_t *off = malloc(sizeof(int64_t) * (taps ? taps : 1));
+    int64_t places = c->k[0] * c->k[1] * c->k[2];
+    int64_t *off = malloc(sizeof(int64_t) * (taps + places + 1));
     if (!off) return -1;
     for (int64_t i = 0; i < c->e[0]; i++)
         for (int64_t j = 0; j < c->e[1]; j++)
@@ -186,8 +184,13 @@ int32_t stax_conv_swapped_@t(const stax_conv_sizes *c, const @ct *x, const @ct *
                 for (int64_t b = 0; b < c->images; b++)
                     off[t++] = ((i * c->s[0] * c->f[1] + j * c->s[1]) * c->f[2] + k * c->s[2])
                         * c->images + b;
+    int64_t *place = off + taps;
+    for (int64_t i = 0; i < c->k[0]; i++)
+        for (int64_t j = 0; j < c->k[1]; j++)
+            for (int64_t k = 0; k < c->k[2]; k++)
+                *place++ = ((i * c->d[0] * c->f[1] + j * c->d[1]) * c->f[2] + k * c->d[2])
+                    * c->images;
     int64_t lines = c->filters / stax_line_@t, parts = (taps + STAX_HELD - 1) / STAX_HELD;
-    int64_t places = c->k[0] * c->k[1] * c->k[2];
     int64_t image = c->f[0] * c->f[1] * c->f[2] * c->images, kernel = places * c->filters;
     int64_t share = taps * c->filters;
     int64_t units = c->groups * parts;
@@ -207,8 +210,8 @@ int32_t stax_conv_swapped_@t(const stax_conv_sizes *c, const @ct *x, const @ct *
                 int64_t feature = g * c->taken + f;
                 for (int64_t l = 0; l < lines; l++)
                     stax_conv_sums_@t[stop - start - 1](
-                        c, x + feature * image, off + start,
-                        w + feature * kernel + l * stax_line_@t,
+                        x + feature * image, off + taps, places, off + start,
+                        w + feature * kernel + l * stax_line_@t, c->filters,
                         out + g * share + start * c->filters + l * stax_line_@t, f == 0);
             }
     }
