@@ -154,11 +154,6 @@ static int usable_array(PyArrayObject *array) {
     return PyArray_ISNOTSWAPPED(array) && plain_type_num(PyArray_TYPE(array));
 }
 
-static int is_dense(PyArrayObject *array) {
-    int wanted = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
-    return (PyArray_FLAGS(array) & wanted) == wanted;
-}
-
 static int is_named_tuple(PyObject *value) {
     return PyTuple_Check(value) && !PyTuple_CheckExact(value)
         && PyObject_HasAttrString((PyObject *)Py_TYPE(value), "_fields");
@@ -302,6 +297,11 @@ typedef struct {
     PyObject *held;      /* a list that keeps the children of registered classes, or NULL */
     int scattered;       /* whether a leaf is an array that programs cannot read as it lies */
 } Leaves;
+
+static inline int is_dense(PyArrayObject *array) {
+    int wanted = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
+    return (PyArray_FLAGS(array) & wanted) == wanted;
+}
 
 static int same_static(PyObject *known, PyObject *value) {
     if (known == value) return 1;
