@@ -150,7 +150,7 @@ typedef int (*stax_sorter)(void *, intptr_t, void *);
 static const stax_sorter *stax_sorters;
 void stax_bind_sorters(const stax_sorter *table) { stax_sorters = table; }
 /* Copies a line of elements without zeros of a sign and NaN, which such a sort would exchange. */
-#define STAX_PLAIN(type, sign, infinity) do { \
+#define STAX_AS_BITS(type, sign, infinity) do { \
         type *out = to; \
         for (int64_t i = 0; i < n; i++) { \
             type b = *(const type *)(from + i * step); \
@@ -160,8 +160,8 @@ void stax_bind_sorters(const stax_sorter *table) { stax_sorters = table; }
     } while (0)
 static int stax_plain(int code, const char *from, int64_t step, int64_t n, void *to) {
     int odd = 0;
-    if (code == 10) STAX_PLAIN(uint32_t, 0x80000000u, 0x7f800000u);
-    else if (code == 11) STAX_PLAIN(uint64_t, (1ull << 63), 0x7ff0000000000000ull);
+    if (code == 10) STAX_AS_BITS(uint32_t, 0x80000000u, 0x7f800000u);
+    else if (code == 11) STAX_AS_BITS(uint64_t, (1ull << 63), 0x7ff0000000000000ull);
     else if (stax_key_bytes[code] == 4)
         for (int64_t i = 0; i < n; i++) ((uint32_t *)to)[i] = *(const uint32_t *)(from + i * step);
     else
