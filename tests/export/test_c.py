@@ -115,6 +115,10 @@ def layer(params: Any, x: Any) -> Any:
     return stax.nn.softmax(h, axis=-1), {"total": h.sum()}
 
 
+def bent(x: Any) -> Any:
+    return 0.5 * x * (1 + np.tanh(0.8 * (x + 0.04 * x * x * x)))
+
+
 rng = np.random.default_rng(0)
 LAYER = ({"w": rng.standard_normal((80, 40)), "b": np.zeros(40)}, rng.standard_normal((50, 80)))
 SINGLE = (
@@ -168,6 +172,10 @@ FUNCTIONS: dict[str, tuple[Any, Any]] = {
     "sums and indices": (
         lambda x, i: (np.cumsum(x), x[i], x.argmax(), x.max(), np.zeros(5).at[i].add(x[i])),
         (rng.standard_normal(5), np.array([4, -1, 0])),
+    ),
+    "long functions": (
+        lambda x, t, s: (stax.jvp(stax.grad(lambda x: (bent(x) * t).sum()), (x,), (t,)), np.exp(s)),
+        (*rng.standard_normal((2, 60, 100)).astype("f"), np.float32(0.7)),
     ),
     "special values": (lambda x: (np.exp(x), 1 / x), (np.array([0.0, -0.0, np.inf, np.nan, 800]),)),
     "constants": (lambda x: x + np.arange(700.0) @ np.ones((700, 2)), (np.float64(2),)),

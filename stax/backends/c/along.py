@@ -27,7 +27,7 @@ from stax.backends.c.lanes import (
 )
 from stax.backends.c.quotients import quotient_loop
 from stax.backends.c.reductions import Accumulator
-from stax.backends.c.streams import fetching_loop, streams_of
+from stax.backends.c.streams import fetching_loop, streams_of, walked_bytes
 
 _ASSIGNED = re.compile(r"^\w+ (\w+) = (.*);$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -52,13 +52,15 @@ def element_loop(
             return lane_loop(loop, lines, accumulators, plain=True)
         shared = quotient_loop(loop, lines, accumulators, emitter, ahead) if whole else None
         return shared or lane_loop(loop, lines, accumulators, ahead)
-    if not accumulators and not emitter.plain:
+    if not accumulators:
         v = loop.variable
         streams = streams_of(lines, v, emitter.itemsizes, emitter.points)
         blocks = blocked_loops(
-            v, loop.start, loop.stop, loop.length, lines, emitter.addresses, streams
+            *(v, loop.start, loop.stop, loop.length, lines, emitter.addresses, streams),
+            nbytes=walked_bytes(lines, emitter.itemsizes, emitter.points),
+            plain=emitter.plain,
         )
-        if blocks is None and not checks:
+        if blocks is None and not checks and not emitter.plain:
             blocks = divided_loop(loop, lines, emitter) or fetching_loop(loop, lines, streams)
         if blocks is not None:
             return Pieces(inside=blocks)

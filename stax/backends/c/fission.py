@@ -6,7 +6,8 @@ instructions; where one iteration fills the window, the latency of its longest c
 is the time it takes.  So each long function gets a loop of its own over a block that stays in the
 first cache, and values that cross from one loop to a later one are kept in arrays of that length.
 What a load and a cheap operation or two give is computed again.  Every element's operations stay
-the same, so its bits do.
+the same, so its bits do.  Of a function that the machine has as a routine of many elements (`maps`)
+nothing but the call is left, and the loop that computes what it is given.
 
 Addresses that come from data get a loop of their own too, with the tests whether they are inside:
 that loop vectorises, and in the loop that reads or writes through them so many are in flight at
@@ -17,8 +18,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from stax.backends.c.maps import LANES, ROUTINES
 from stax.backends.c.owners import Owners
 from stax.backends.c.streams import AHEAD_OF_LOOKUPS, Stream
 from stax.backends.c.vecmath import function_table
@@ -27,6 +29,10 @@ __all__ = ["blocked_loops"]
 
 LONG_FLOPS = 15  # operations from which a function gets a loop of its own
 LEAST_FLOPS = 40  # of all long functions together, from which cutting pays
+# Where routines are called: how many other statements there are for each of their operations, and
+# how much memory the loop walks through, which is not fetched while a routine runs.
+OTHERS = 0.75
+MOST_BYTES = 6 << 20
 BLOCK = 256
 # Where addresses come from data: what the next block looks up has to come while this one waits.
 BLOCK_OF_LOOKUPS = 128
@@ -41,6 +47,7 @@ _CHECKED = re.compile(r"^bad \|= .*;$")
 _OUTSIDE = re.compile(r"^bad \|= \(\(uint64_t\)(\w+) >= (\d+)ULL\) << (\d+);$")
 _LOADED = re.compile(r"\b(\w+)\[")
 _CALL = re.compile(r"stax_(\w+)\(")
+_ALONE = re.compile(r"^stax_(\w+)\((\w+)\)$")  # nothing but a function of a value
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -54,6 +61,7 @@ class _Statement:
     plain: bool  # no division, no function that does any work, no array that the loop writes
     late: bool  # reads an array that the loop writes
     check: bool  # tests an address
+    mapped: str = ""  # the function of one value that it is, if the machine has it as a routine
 
 
 def _parsed(lines: Sequence[str], addresses: Mapping[str, int]) -> list[_Statement] | None:
@@ -61,6 +69,7 @@ def _parsed(lines: Sequence[str], addresses: Mapping[str, int]) -> list[_Stateme
     stored = {m.group(1) for m in map(_STORED.match, lines) if m is not None}
     found: list[_Statement] = []
     names: set[str] = set()
+    types: dict[str, str] = {}
     for line in lines:
         defined = _DEFINED.match(line)
         check = defined is None and _CHECKED.match(line) is not None
@@ -76,10 +85,27 @@ def _parsed(lines: Sequence[str], addresses: Mapping[str, int]) -> list[_Stateme
         words = names.intersection(_WORD.findall(text))
         name, c_type = (defined.group(2), defined.group(1)) if defined else ("", "")
         plain = plain and not late and name not in addresses
-        found.append(_Statement(line, name, c_type, words, flops, plain, late, check))
+        alone = _ALONE.match(text)
+        # Not of a value that is fixed along the loop, nor of another type.
+        taken = alone is not None and types.get(alone.group(2)) == c_type
+        mapped = alone.group(1) if alone and taken and alone.group(1) in ROUTINES else ""
+        found.append(_Statement(line, name, c_type, words, flops, plain, late, check, mapped))
         if name:
             names.add(name)
+            types[name] = c_type
     return found
+
+
+@dataclass
+class _Loop:
+    """The statements of a loop over a block, and the routines that are called after it.
+
+    `calls` are functions with their operands, as numbers of statements.
+    """
+
+    numbers: list[int]
+    read: set[int]  # those of `numbers` whose values an earlier loop has made
+    calls: list[tuple[int, int]] = field(default_factory=list)
 
 
 class _Cut:
@@ -93,11 +119,11 @@ class _Cut:
         self.cheap = self._cheap()
         self.made: set[int] = set()  # by an earlier loop
         self.kept: set[int] = set()
-        self.loops: list[tuple[list[int], set[int]]] = []  # statements, and which of them are read
+        self.loops: list[_Loop] = []
         for roots in self._address_roots(addresses):
             self._add(roots)
-        for roots in self._roots() if functions else []:
-            self._add(roots)
+        for roots, calls in self._steps() if functions else []:
+            self._add(roots, calls)
         self._add([k for k, s in enumerate(statements) if not s.name and not s.check])
 
     def _cheap(self) -> set[int]:
@@ -125,30 +151,59 @@ class _Cut:
             steps.append(step + (s.name in addresses))
         return [r for r in roots if r]
 
-    def _roots(self) -> list[list[int]]:
-        """For each long function: it, and what leads on from it to another long function."""
+    def _steps(self) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """For each long function: it, and what leads on from it to another long function.
+
+        Those that are routines are called together, as early as may be: a step has such calls, with
+        the operands of each, or statements.
+        """
         leading: set[int] = set()
         for k in range(len(self.statements) - 1, -1, -1):
             s = self.statements[k]
             if s.flops or k in leading:
                 leading |= {self.at[w] for w in s.words}
-        roots: list[list[int]] = []
-        latest: list[int] = []  # of each statement, the last long function that it depends on
+        steps: list[tuple[list[int], list[tuple[int, int]]]] = []
+        latest: list[int] = []  # of each statement, the last step that it depends on
         for k, s in enumerate(self.statements):
             before = max((latest[self.at[w]] for w in s.words), default=-1)
-            if s.flops:
-                before = len(roots)
-                roots.append([k])
-            elif before >= 0 and k in leading:
-                roots[before].append(k)
+            if s.mapped:
+                (operand,) = (self.at[w] for w in s.words)
+                later = range(before + 1, len(steps))
+                before = next((n for n in later if steps[n][1]), len(steps))
+                if before == len(steps):
+                    steps.append(([], []))
+                steps[before][1].append((k, operand))
+            elif s.flops:
+                before = len(steps)
+                steps.append(([k], []))
+            elif before >= 0 and k in leading and not steps[before][1]:
+                steps[before][0].append(k)
             latest.append(before)
-        return roots
+        return steps
 
-    def _add(self, roots: list[int]) -> None:
-        """A loop that computes `roots` and what they need that is not there yet."""
-        wanted = dict.fromkeys(roots)
+    def pays(self) -> bool:
+        """Whether calling routines takes no more time than loops of our own.
+
+        It does where several calls have one loop before them, and where the other statements of
+        the loop take about as long as the functions, so that passing arrays on does not show.
+        """
+        calls = [len(loop.calls) for loop in self.loops if loop.calls]
+        flops = sum(s.flops for s in self.statements if s.mapped)
+        others = sum(not s.mapped for s in self.statements)
+        return sum(calls) > len(calls) and others >= OTHERS * flops
+
+    def given(self, function: int, operand: int) -> int:
+        """The statement whose array holds the operand of a call: the result's where no other."""
+        return operand if operand in self.kept else function
+
+    def _add(self, roots: list[int], calls: Sequence[tuple[int, int]] = ()) -> None:
+        """A loop that computes `roots` and what they and `calls` need that is not there yet."""
+        calls = [(k, operand) for k, operand in calls if k not in self.made]
+        operands = {operand for _, operand in calls}
+        self.kept |= {k for k, _ in calls} | (operands & self.made)
+        wanted = dict.fromkeys([*roots, *sorted(operands - self.made)])
         read: set[int] = set()
-        pending = list(roots)
+        pending = list(wanted)
         while pending:
             for word in self.statements[pending.pop()].words:
                 k = self.at[word]
@@ -160,8 +215,8 @@ class _Cut:
                 else:
                     pending.append(k)
         self.kept |= read
-        self.loops.append((sorted(wanted), read))
-        self.made |= {k for k in wanted if k not in self.cheap}
+        self.loops.append(_Loop(sorted(wanted), read, calls))
+        self.made |= {k for k in wanted if k not in self.cheap} | {k for k, _ in calls}
 
 
 def _block_length(
@@ -189,17 +244,21 @@ def blocked_loops(
     streams: Sequence[Stream] = (),
     serial: bool = False,
     owners: Owners | None = None,
+    nbytes: int = 0,
+    plain: bool = False,
 ) -> list[str] | None:
     """Loops that do what one loop over `variable` in [start, stop) with body `lines` does.
 
     `addresses` are the values that come from data and index memory, each with its bound; blocks
     ask memory for the `streams` ahead; the stores of a `serial` loop are made in the order of its
-    iterations, by their `owners` where there are any.  The first line is the header of the loop
-    over blocks, whose iterations are independent unless it is serial.
+    iterations, by their `owners` where there are any; `nbytes` is how much of arrays the loops of
+    a kernel walk through; a `plain` one is cut where that saves the compiler's time, at calls of
+    routines.  The first line is the header of the loop over blocks, whose iterations are
+    independent unless it is serial.
     """
-    called = sum("stax_" in s for s in lines)
+    functions = sum("stax_" in s for s in lines) >= 2
     asked = bool(addresses) or any(s.startswith("bad |=") for s in lines)
-    if length < LEAST_LENGTH or not (called >= 2 or asked):
+    if length < LEAST_LENGTH or not (functions or asked):
         return None
     statements = _parsed(lines, addresses)
     if statements is None:
@@ -209,7 +268,14 @@ def blocked_loops(
     if not functions and not any(s.name in addresses for s in statements):
         return None
     cut = _Cut(statements, addresses, functions)
-    if serial and any(statements[k].late for numbers, _ in cut.loops[:-1] for k in numbers):
+    called = any(loop.calls for loop in cut.loops)
+    pays = called and nbytes <= MOST_BYTES and cut.pays()
+    if plain and not pays:
+        return None
+    if called and not pays:
+        cut = _Cut([replace(s, mapped="") for s in statements], addresses, functions)
+        statements = cut.statements
+    if serial and any(statements[k].late for loop in cut.loops[:-1] for k in loop.numbers):
         return None
     types = {
         s.name: "int32_t" if addresses.get(s.name, 2**31) < 2**31 else s.c_type
@@ -224,37 +290,52 @@ def blocked_loops(
     if not exact:
         out.append(f"    int64_t {count} = {stop} - {first};")
         out.append(f"    if ({count} > {block}) {count} = {block};")
-    if streams and not functions:  # beside long functions the processor's own fetching will do
+    if streams and not (
+        functions or plain
+    ):  # beside long functions the processor's own fetching will do
         last = f"{first} + {block if exact else count}"
         out.append(f"    for (int64_t at = {first}; at < {last}; at += {LEAST_LENGTH}) {{")
         for stream in streams:
             fetches = stream.fetches("at", LEAST_LENGTH, AHEAD_OF_LOOKUPS)
             out += ["        " + s for s in fetches]
         out.append("    }")
+    # In terms of the length, so that sizes differ in numbers that differ anyway (see `forms`).
+    whole = str(block) if exact else count
+    called = any(loop.calls for loop in cut.loops)
+    room = f"({block} + {LANES - 1}) / {LANES} * {LANES}" if called and exact else str(block)
     for name, c_type in types.items():
-        out.append(f"    {c_type} block_{name}[{block}] __attribute__((aligned(64)));")
-    for number, (numbers, read) in enumerate(cut.loops):
-        tests = _Tests([statements[k].text for k in numbers if statements[k].check], number)
-        if not (serial and number == len(cut.loops) - 1):
-            out += ["    " + s for s in tests.declared]
-            out.append(f"    #pragma omp simd{tests.clauses}")
-        many = str(block) if exact else count
-        if owners is not None and number == len(cut.loops) - 1:
-            out += ["    " + s for s in owners.loop(many)]
-        else:
-            out.append(f"    for (int64_t at = 0; at < {many}; at++) {{")
-        out.append(f"        int64_t {variable} = {first} + at;")
-        for k in numbers:
-            s = statements[k]
-            if k in read:
-                out.append(f"        {s.c_type} {s.name} = block_{s.name}[at];")
-                continue
-            out.append("        " + tests.loop.get(s.text, s.text))
-            if k in cut.kept:
-                out.append(f"        block_{s.name}[at] = {s.name};")
-        out.append("    }")
-        out += ["    " + s for s in tests.after]
+        out.append(f"    {c_type} block_{name}[{room}] __attribute__((aligned(64)));")
+    for number, loop in enumerate(cut.loops):
+        head, ordered = [f"for (int64_t at = 0; at < {whole}; at++) {{"], False
+        if number == len(cut.loops) - 1:
+            head, ordered = owners.loop(whole) if owners else head, serial
+        head.append(f"    int64_t {variable} = {first} + at;")
+        out += ["    " + s for s in _block_loop(cut, number, head, ordered)]
+        for k, operand in loop.calls:
+            source, target = (f"block_{statements[n].name}" for n in (cut.given(k, operand), k))
+            out.append("    " + f"stax_map_{statements[k].mapped}({source}, {target}, {whole});")
     return [*out, "}"]
+
+
+def _block_loop(cut: _Cut, number: int, head: Sequence[str], ordered: bool) -> list[str]:
+    """The loop of the given number over a block, begun by `head`."""
+    statements, loop = cut.statements, cut.loops[number]
+    if not loop.numbers:
+        return []
+    targets: dict[int, list[int]] = {k: [k] for k in loop.numbers if k in cut.kept}
+    for k, operand in loop.calls:
+        if cut.given(k, operand) == k:
+            targets.setdefault(operand, []).append(k)
+    tests = _Tests([statements[k].text for k in loop.numbers if statements[k].check], number)
+    out = [*tests.declared, *([] if ordered else [f"#pragma omp simd{tests.clauses}"]), *head]
+    for k in loop.numbers:
+        s = statements[k]
+        if k in loop.read:
+            out.append(f"    {s.c_type} {s.name} = block_{s.name}[at];")
+            continue
+        out.append("    " + tests.loop.get(s.text, s.text))
+        out += [f"    block_{statements[n].name}[at] = {s.name};" for n in targets.get(k, [])]
+    return [*out, "}", *tests.after]
 
 
 class _Tests:

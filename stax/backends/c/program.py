@@ -49,6 +49,7 @@ from stax.backends.c.vecmath import (
     called_names,
     definitions,
     names_in,
+    with_calls,
 )
 from stax.dtypes import DType
 from stax.loops.buffers import (
@@ -308,7 +309,8 @@ class _Printer:
         heavy = {name for block in self.light for name, light in block.items() if not light}
         found = {name for block in self.light for name in block} - heavy
         marks = dict.fromkeys(self.plain, MARK) | dict.fromkeys(found, "STAX_BRIEF\n")
-        return [marks.get(name, "") + s for name, s in self.definitions]
+        texts = [(n, with_calls(s) if n in found else s) for n, s in self.definitions]
+        return [marks.get(name, "") + s for name, s in texts]
 
     def slot(self, routine: str) -> int:
         """The place of a routine in the program's table."""

@@ -20,13 +20,22 @@ from typing import Any
 
 import numpy as np
 
-from stax.backends.c import forks, fourier, lapack, lapack_complex, lapack_forms, panels, sorting
+from stax.backends.c import (
+    forks,
+    fourier,
+    lapack,
+    lapack_complex,
+    lapack_forms,
+    maps,
+    panels,
+    sorting,
+)
 from stax.backends.c.ahead import Unit, built_ahead, load
 from stax.backends.c.convolution import convolutions, is_convolution, symbol, whole_source
 from stax.backends.c.image import RoutineCall
 from stax.backends.c.support import COMPLEX_TAGS, GEMM_TAGS, support
 from stax.backends.c.toolchain import VECTOR_FLAGS, Library, require_toolchain
-from stax.backends.c.vecmath import PREAMBLE
+from stax.backends.c.vecmath import PREAMBLE, SUPPORTED, linked_source
 from stax.errors import StaxError
 from stax.loops.buffers import ExternBuffer
 from stax.loops.library import UFUNC
@@ -102,7 +111,16 @@ def address(name: str) -> int:
 _BLOCKS = built_ahead(
     lambda: Unit(PREAMBLE + whole_source("f32") + panels.panels_source(["f32"]), extra=VECTOR_FLAGS)
 )
+# Long functions: more programs have none than have some.
+_MAPS = built_ahead(lambda: Unit(PREAMBLE + linked_source(maps.NAMES)))
 _bound: list[Any] = []  # tables that C code points to
+
+
+@functools.cache
+def linked_address(name: str) -> int:
+    """The address of one of `vecmath.LINKED`, which programs point to."""
+    library = support().library if name in SUPPORTED else load(_MAPS())
+    return library.address(f"stax_{name}")
 
 
 @functools.cache

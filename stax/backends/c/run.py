@@ -26,7 +26,7 @@ from stax.backends.c.image import (
     Type,
     nbytes,
 )
-from stax.backends.c.routines import addresses, failure
+from stax.backends.c.routines import addresses, failure, linked_address
 from stax.backends.c.support import support
 from stax.backends.c.toolchain import require_toolchain
 from stax.backends.c.vecmath import linked_names
@@ -82,7 +82,7 @@ class CProgram:
         shared = support()
         for name in linked_names(image.functions):
             place = ctypes.c_void_p.in_dll(handle, f"stax_{name}")
-            place.value = shared.library.address(f"stax_{name}")
+            place.value = linked_address(name)
         self._keep: list[Any] = list(image.constants)
         constants = (ctypes.c_void_p * max(len(self._keep), 1))(
             *(a.ctypes.data for a in self._keep)

@@ -45,6 +45,12 @@ class Stream:
         return [f"__builtin_prefetch({self.address.format(at=p)}{write});" for p in places]
 
 
+def walked_bytes(lines: Sequence[str], itemsizes: Mapping[str, int], numel: int) -> int:
+    """At most how many bytes of arrays the statements walk through; arguments as `streams_of`."""
+    pointers = {access[1] for line in lines for access in _ACCESS.finditer(line)}
+    return numel * sum(itemsizes[p] for p in pointers)
+
+
 def streams_of(
     lines: Sequence[str], variable: str, itemsizes: Mapping[str, int], numel: int
 ) -> list[Stream]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from stax.backends.c import (
     folds,
+    maps,
     owners,
     vecmath_basic,
     vecmath_complex,
@@ -123,44 +124,47 @@ class Function:
         """The C text."""
         return self.row if isinstance(self.row, str) else self.row()
 
-    @functools.cached_property
-    def needs(self) -> tuple[str, ...]:
-        """The functions that have to be defined before."""
-        table = function_table()
-        words = set(_NAME.findall(self.text))
-        used = {w for w in words if w in table}
-        # Functions of the C library are declared where they are called.
-        if any(not w.startswith("libm_") for w in words - used):
-            used.update(_owners()[w] for w in words if w in _owners())
-        return tuple(sorted(used - {self.name}))
 
-
-@functools.cache
-def function_table() -> dict[str, Function]:
-    """Return every function by name; a name without `stax_`, such as `exp_f32`."""
-    text = "".join(
-        (
-            vecmath_f64.ROWS,
-            vecmath_special.ROWS,
-            vecmath_f32.ROWS,
-            vecmath_f32.through_f64(),
-            vecmath_contracted.rows(),
-            vecmath_contracted_f64.rows(),
-            vecmath_contracted_powers.rows(),
-            vecmath_contracted_powers_f64.rows(),
-            vecmath_basic.rows(),
-            vecmath_complex.rows(),
-            folds.rows(),
-            owners.ROWS,
-        )
-    )
+def _functions(rows: str) -> dict[str, Function]:
+    """The functions of a text of rows."""
     table: dict[str, Function] = {}
-    for row in text.split(_ROW)[1:]:
+    for row in rows.split(_ROW)[1:]:
         head, _, body = row.partition("\n")
         name, flops, *scalar = head.split()
         if name in table:
             raise ValueError(f"C function stax_{name} is defined twice")
         table[name] = Function(name, body, int(flops), not scalar)
+    return table
+
+
+@functools.cache
+def _written() -> dict[str, Function]:
+    """The functions that stand in a module as they are, and the routines made of them."""
+    written = (vecmath_f64.ROWS, vecmath_special.ROWS, vecmath_f32.ROWS, maps.rows())
+    return _functions("".join(written))
+
+
+@functools.cache
+def function_table() -> dict[str, Function]:
+    """Return every function by name; a name without `stax_`, such as `exp_f32`."""
+    made = _functions(
+        "".join(
+            (
+                vecmath_f32.through_f64(),
+                vecmath_contracted.rows(),
+                vecmath_contracted_f64.rows(),
+                vecmath_contracted_powers.rows(),
+                vecmath_contracted_powers_f64.rows(),
+                vecmath_basic.rows(),
+                vecmath_complex.rows(),
+                folds.rows(),
+                owners.ROWS,
+            )
+        )
+    )
+    table = _written() | made
+    if len(table) < len(_written()) + len(made):
+        raise ValueError(f"C functions are defined twice: {sorted(_written().keys() & made)}")
     for name, printed in vecmath_contracted_powers_f64.TABLES.items():
         table[name] = Function(name, printed, 0, True)
     name = "two_over_pi_f64"
@@ -172,15 +176,31 @@ def function_table() -> dict[str, Function]:
 
 
 @functools.cache
-def _owners() -> dict[str, str]:
+def _owners(written: bool) -> dict[str, str]:
     """The row of each type and function that is defined inside one under another name."""
     found: dict[str, str] = {}
-    for name, function in function_table().items():
+    for name, function in _table(written).items():
         row = function.row
         if isinstance(row, str) and ("} stax_" in row or row.count("STAX_INLINE ") > 1):
             inside = (*_INNER_FUNCTION.findall(row), *_INNER_TYPE.findall(row))
             found.update((word, name) for word in inside if word != name)
     return found
+
+
+def _table(written: bool) -> dict[str, Function]:
+    return _written() if written else function_table()
+
+
+@functools.cache
+def _needs(name: str, written: bool) -> tuple[str, ...]:
+    """The functions that have to be defined before a function."""
+    table = _table(written)
+    words = set(_NAME.findall(table[name].text))
+    used = {word for word in words if word in table}
+    # Functions of the C library are declared where they are called.
+    if any(not word.startswith("libm_") for word in words - used):
+        used.update(_owners(written)[word] for word in words if word in _owners(written))
+    return tuple(sorted(used - {name}))
 
 
 def names_in(text: str) -> list[str]:
@@ -191,12 +211,13 @@ def names_in(text: str) -> list[str]:
 
 # What many programs have and call once a kernel: the support library has it, compiled once.  Folds
 # are called for every row: through a pointer, a softmax takes a quarter longer (registers to save).
-LINKED = ("columns_sum_f32", "columns_sum_f64")
+SUPPORTED = ("columns_sum_f32", "columns_sum_f64")
+LINKED = frozenset({*SUPPORTED, *maps.NAMES})
 _DEFINED = re.compile(
-    r"^STAX_BRIEF static (?P<type>\w+) (?P<name>stax_\w+)(?P<parameters>\([^)]*\)) \{$",
+    r"^(?P<brief>STAX_BRIEF |)static (?P<type>\w+) (?P<name>stax_\w+)(?P<parameters>\([^)]*\)) \{$",
     re.MULTILINE,
 )
-_POINTER = re.compile(rf"\(\*stax_({'|'.join(LINKED)})\)\(")
+_POINTER = re.compile(rf"\(\*stax_({'|'.join(sorted(LINKED))})\)\(")
 
 
 def _pointer(function: Function) -> str:
@@ -206,10 +227,10 @@ def _pointer(function: Function) -> str:
     return f"{head['type']} (*{head['name']}){head['parameters']};\n"
 
 
-def linked_source() -> str:
-    """C text of the functions `LINKED`, exported; it needs `PREAMBLE` before it."""
-    text = definitions(LINKED, preamble=False)
-    return _DEFINED.sub(r"STAX_BRIEF \g<type> \g<name>\g<parameters> {", text)
+def linked_source(names: Iterable[str]) -> str:
+    """C text of functions of `LINKED`, exported; it needs `PREAMBLE` before it."""
+    text = definitions(names, preamble=False)
+    return _DEFINED.sub(r"\g<brief>\g<type> \g<name>\g<parameters> {", text)
 
 
 def linked_names(text: str) -> list[str]:
@@ -221,24 +242,34 @@ def with_linked(text: str) -> str:
     """A program's text with the functions themselves in place of pointers to them."""
     table = function_table()
     for name in linked_names(text):
-        text = text.replace(_pointer(table[name]), table[name].text)
+        own = definitions([name], preamble=False, before=text)
+        text = text.replace(_pointer(table[name]), own)
     return text
 
 
-def definitions(names: Iterable[str], *, preamble: bool = True, linked: Iterable[str] = ()) -> str:
+def definitions(
+    names: Iterable[str],
+    *,
+    preamble: bool = True,
+    linked: Collection[str] = (),
+    before: str = "",
+) -> str:
     """Return C text that defines the named functions and whatever they depend on, in order.
 
     Args:
       names: names such as `exp_f32`; duplicates are harmless.
       preamble: whether the integer types and `STAX_INLINE` come first.
-      linked: functions in whose place a pointer of the same name is defined.
+      linked: functions in whose place pointers of the same names are defined, after all others.
+      before: text of the same file, whose functions are not defined again.
 
     Raises:
       KeyError: a name is not in `function_table()`.
     """
-    table = function_table()
+    names = set(names)
+    written = names.issubset(maps.NAMES)
+    table = _table(written)
     order: dict[str, None] = {}
-    pending = [(name, False) for name in sorted(set(names), reverse=True)]
+    pending = [(name, False) for name in sorted(names, reverse=True)]
     while pending:
         name, ready = pending.pop()
         if name in order:
@@ -247,9 +278,11 @@ def definitions(names: Iterable[str], *, preamble: bool = True, linked: Iterable
             order[name] = None
             continue
         pending.append((name, True))
-        pending.extend((needed, False) for needed in table[name].needs if needed not in order)
-    texts = (_pointer(table[n]) if n in linked else table[n].text for n in order)
-    return (PREAMBLE if preamble else "") + "".join(texts)
+        if name not in linked:
+            pending.extend((word, False) for word in _needs(name, written) if word not in order)
+    known = sorted(order, key=lambda name: name in linked)
+    texts = (_pointer(table[n]) if n in linked else table[n].text for n in known)
+    return (PREAMBLE if preamble else "") + "".join(t for t in texts if t not in before)
 
 
 CALL_FLOPS = 10  # operations from which a function is called, not inlined, in scalar code
@@ -264,8 +297,9 @@ def with_calls(text: str, loops: bool = False) -> str:
     """`text` with calls in place of the inlined bodies of long functions.
 
     A body inlined at hundreds of places makes the compiler slow and the code large, and gains
-    nothing. In code without `loops` every long function is called; in vectorised loops those that
-    would be inlined too often, which keep their vector form. A whole division by a number stays.
+    nothing. In code without `loops` every long function is called, of the machine if that has it
+    (`maps`); in vectorised loops those that would be inlined too often, which keep their vector
+    form. A whole division by a number stays.
     """
     table = function_table()
     counts = Counter(_NAME.findall(text))
@@ -274,22 +308,25 @@ def with_calls(text: str, loops: bool = False) -> str:
         often = flops and table[name].vectorises and flops * count > INLINED_FLOPS
         if flops >= CALL_FLOPS and (often or not loops):
             kept = _BY_NUMBER if _DIVISION.fullmatch(name) else ""
-            text = re.sub(rf"\bstax_{name}\({kept}", f"call_{name}(", text)
+            kind = "call" if loops else "stax_one" if name in maps.ROUTINES else "lone"
+            text = re.sub(rf"\bstax_{name}\({kept}", f"{kind}_{name}(", text)
     return text
 
 
 def call_definitions(text: str) -> str:
     """Definitions of the functions that `with_calls` introduced into `text`."""
     parts = []
-    for name in called_names(text):
+    for kind, name in _called(text):
         function = function_table()[name]
         found = re.search(_PROTOTYPE.format(name=name), function.text, re.MULTILINE)
         assert found is not None, name
         arguments = ", ".join(p.split()[-1] for p in found["parameters"].split(","))
-        if function.vectorises and "complex" not in found["parameters"]:
+        # Vector forms take the compiler as long as all else of a function.
+        vectors = kind == "call" and function.vectorises
+        if vectors and "complex" not in found["parameters"]:
             parts.append("#pragma omp declare simd notinbranch\n")
         parts.append(
-            f"static __attribute__((noinline)) {found['result']}call_{name}"
+            f"static __attribute__((noinline)) {found['result']}{kind}_{name}"
             f"({found['parameters']}) {{ return stax_{name}({arguments}); }}\n"
         )
     return "".join(parts)
@@ -297,4 +334,9 @@ def call_definitions(text: str) -> str:
 
 def called_names(text: str) -> list[str]:
     """The names of the functions that `text` calls out of line."""
-    return list(dict.fromkeys(re.findall(r"call_(\w+)\(", text)))
+    return [name for _, name in _called(text)]
+
+
+def _called(text: str) -> list[tuple[str, str]]:
+    """How functions are called out of line, and their names."""
+    return list(dict.fromkeys(re.findall(r"\b(call|lone)_(\w+)\(", text)))
