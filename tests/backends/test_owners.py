@@ -10,7 +10,7 @@ import pytest
 
 import stax
 import stax.numpy as snp
-from stax.backends.c.owners import owners_of
+from stax.backends.c.owners import one_row, owners_of, owners_of_rows, parted
 from stax.backends.c.toolchain import find_toolchain
 
 SIZE, UPDATES = 100_003, 400_037
@@ -22,7 +22,7 @@ Call = Callable[..., int]
 def _kernel(function: Callable[..., np.ndarray], *args: np.ndarray) -> Call:
     """The last kernel of a program, as a function of pointers and a number of threads."""
     text = stax.jit(function).lower(*args).as_text("source")
-    assert "stax_picked_i32(" in text
+    assert "stax_shares(" in text
     toolchain = find_toolchain()
     if toolchain is None:
         pytest.skip("needs a C compiler")
@@ -78,6 +78,74 @@ def test_the_order_of_updates_of_a_place_is_kept(method: str) -> None:
         for place, value in zip(places[inside], values[inside], strict=True):
             expected[place] = value
         assert expected.tobytes() == results[0]
+
+
+@pytest.mark.parametrize("width", [16, 37, 64])
+def test_rows_have_the_bits_of_numpy_with_any_number_of_threads(width: int) -> None:
+    rng = np.random.default_rng(width)
+    rows, updates = 9001, 20_011
+    places = rng.integers(-rows, rows, updates)
+    places[:50] = 17
+    values = rng.standard_normal((updates, width)).astype(np.float32)
+    kernel = _kernel(lambda i, v: snp.zeros((rows, width), np.float32).at[i].add(v), places, values)
+    expected = np.zeros((rows, width), np.float32)
+    np.add.at(expected, places, values)
+    for threads in THREADS:
+        found = np.zeros((rows, width), np.float32)
+        assert kernel(places, values, found, threads=threads) == 0
+        assert found.tobytes() == expected.tobytes()
+    wrong = places.copy()
+    wrong[updates // 2] = rows
+    for threads in THREADS:
+        assert kernel(wrong, values, np.zeros_like(expected), threads=threads) != 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.complex64, np.int8])
+@pytest.mark.parametrize("method", ["add", "set", "max"])
+def test_updates_of_rows_and_of_parts_of_them_are_those_of_numpy(
+    method: str, dtype: type[np.generic]
+) -> None:
+    if method == "max" and np.issubdtype(dtype, np.complexfloating):
+        return
+    rng = np.random.default_rng(1)
+    places, others = rng.integers(-50, 50, 300), rng.integers(0, 7, 300)
+    start = (rng.standard_normal((50, 7, 40)) * 20).astype(dtype)
+    values = (rng.standard_normal((300, 40)) * 20).astype(dtype)
+    apply = {"add": np.add, "max": np.maximum}.get(method, lambda old, new: new)
+
+    def updated(x: np.ndarray, key: tuple) -> np.ndarray:
+        return getattr(x.at[key], method)(values)
+
+    keys: list[tuple] = [(places, 3), (3, others), (places, others), (places, others, slice(None))]
+    keys.append((places, 2, slice(None, None, -1)))
+    for key in keys:
+        expected = start.copy()
+        for n, value in enumerate(values):
+            one = tuple(k[n] if isinstance(k, np.ndarray) else k for k in key)
+            expected[one] = apply(expected[one], value)
+        found = stax.jit(lambda x, key=key: updated(x, key))(start)
+        assert np.asarray(found).tobytes() == expected.tobytes(), key
+
+
+def test_what_is_the_same_along_a_row_is_computed_once() -> None:
+    lines = [
+        "int64_t v1 = p0[x0];",
+        "bad |= ((uint64_t)v1 >= 9ULL) << 0;",
+        "float v2 = p1[64*x0 + x1];",
+        "float v3 = p2[5];",  # may be what the row writes
+        "float v4 = (v2 * v3);",
+        "p2[64*v1 + x1] = (p2[64*v1 + x1] + v4);",
+    ]
+    fixed, rest = parted(lines, "x1")
+    assert fixed == lines[:2]
+    assert not one_row(rest, "x1")  # it reads another place
+    assert one_row([lines[2], "p2[64*v1 + x1] = (p2[64*v1 + x1] + v2);"], "x1")
+    assert not one_row(["int64_t v1 = p0[x1];", "p2[64*v1 + x1] = 0.0f;"], "x1")
+    assert not one_row(["p2[x1 + x1] = 0.0f;"], "x1")
+    sizes, addresses = {"p2": 4}, {"v1": 1 << 20}
+    assert owners_of_rows(["p2[64*v1 + x1] = v4;"], addresses, sizes, 64) is not None
+    assert owners_of_rows(["p2[32*v1 + x1] = v4;"], addresses, sizes, 64) is None  # rows overlap
+    assert owners_of_rows(["p2[64*v1 + x1] = v4;"], addresses, sizes, 8) is None  # short
 
 
 def test_a_place_outside_is_reported_by_whichever_thread() -> None:

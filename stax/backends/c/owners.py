@@ -4,7 +4,8 @@ Input: the statements of one update.  Output: whether threads can divide the tar
 the C text around the loops.  Every thread reads all places, picks those in its part of the target
 and makes these updates in order, so repeated places give the same bits with any number of threads.
 Picking takes a fifth of the time of the updates when the target does not fit into the second cache,
-and each part is half as large.
+and each part is half as large.  Where an update is a row of the target, what belongs to the row is
+computed once, and its elements are updated side by side.
 """
 
 from __future__ import annotations
@@ -17,15 +18,27 @@ LEAST_BYTES = 1 << 18  # of a target, below which updates take hardly longer tha
 _LINE = 64  # bytes that two threads should not both write to
 _ROOM = 16  # positions that are written at once
 
+LEAST_ROW = 16  # elements of a row, below which passing it by takes as long as updating it
+
 _STORE = re.compile(r"^(?:if \(\w+\) )?(p\d+)\[(\w+)\] = ")
+_STORED = re.compile(r"^(?:if \(\w+\) )?(p\d+)\[[^\]]*\] = ")
+_ROW_STORE = re.compile(
+    r"^(?:if \(\w+\) )?(?P<pointer>p\d+)\[(?P<step>\d+)\*(?P<address>v\d+) \+ x\d+\] = "
+)
+_DEFINED = re.compile(r"^\w+ (\w+) = ")
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 ROWS = """\
-//: picked_i32 0
+//: shares 0
+/* Parts of a target: one where a loop over them runs on one thread. */
+STAX_INLINE int64_t stax_shares(int threads) {
 #if defined(_OPENMP)
-#define STAX_SHARES(threads) (threads)
+    return threads;
 #else
-#define STAX_SHARES(threads) 1
+    return 1;
 #endif
+}
+//: picked_i32 0
 /* The positions of the values in [low, high), in order. */
 static int64_t stax_picked_i32(const int32_t *from, int64_t n, int32_t low, int32_t high,
                                int32_t *to) {
@@ -59,19 +72,27 @@ class Owners:
     per_line: int
 
     def around(self, lines: Sequence[str], pragma: Sequence[str], block: int) -> list[str]:
-        """The loop over parts around `lines`, which work in blocks of `block` updates."""
+        """The loop over parts around `lines`, which pick from blocks of `block` updates if any."""
         edge = f"{self.size}LL * (share + %d) / shares / {self.per_line} * {self.per_line}"
+        picked = [
+            f"    int32_t picked[{block + _ROOM}] __attribute__((aligned(64)));",
+            f"    for (int32_t at = 0; at < {block}; at++) picked[at] = at;",
+        ]
         return [
-            "int64_t shares = STAX_SHARES(threads);",
+            "int64_t shares = stax_shares(threads);",
             *pragma,
             "for (int64_t share = 0; share < shares; share++) {",
             f"    int32_t low = {edge % 0};",
             f"    int32_t high = share + 1 == shares ? {self.size} : {edge % 1};",
-            f"    int32_t picked[{block + _ROOM}] __attribute__((aligned(64)));",
-            f"    for (int32_t at = 0; at < {block}; at++) picked[at] = at;",
+            *(picked if block else []),
             *("    " + s for s in lines),
             "}",
         ]
+
+    @property
+    def skip(self) -> str:
+        """The statement that leaves a row of updates to another thread."""
+        return f"if (({self.address} < low) | ({self.address} >= high)) continue;"
 
     def loop(self, count: str) -> list[str]:
         """The header of a loop over those of `count` updates that a thread makes."""
@@ -84,7 +105,10 @@ class Owners:
 
 
 def owners_of(
-    lines: Sequence[str], addresses: Mapping[str, int], itemsizes: Mapping[str, int]
+    lines: Sequence[str],
+    addresses: Mapping[str, int],
+    itemsizes: Mapping[str, int],
+    length: int = 0,
 ) -> Owners | None:
     """How threads divide what the statements update; None where they had better not.
 
@@ -92,6 +116,7 @@ def owners_of(
       lines: the statements of one update.
       addresses: the values that come from data and index memory, each with its bound.
       itemsizes: the size of an element, by C pointer.
+      length: of the innermost loop, which is the updates.
     """
     stores = [m for m in map(_STORE.match, lines) if m is not None]
     if len(stores) != 1:
@@ -102,3 +127,47 @@ def owners_of(
     if accessed != {address} or not size * itemsizes[pointer] >= LEAST_BYTES or size >= 2**31:
         return None
     return Owners(address, size, max(1, _LINE // itemsizes[pointer]))
+
+
+def owners_of_rows(
+    lines: Sequence[str],
+    addresses: Mapping[str, int],
+    itemsizes: Mapping[str, int],
+    length: int,
+) -> Owners | None:
+    """As `owners_of`, where an update is a row of `length` elements."""
+    stores = [m for m in map(_ROW_STORE.match, lines) if m is not None]
+    if len(stores) != 1 or length < LEAST_ROW:
+        return None
+    step, address = int(stores[0]["step"]), stores[0]["address"]
+    size = addresses.get(address, 0)
+    if step < length or size * step * itemsizes[stores[0]["pointer"]] < LEAST_BYTES:
+        return None
+    return Owners(address, size, 1) if size < 2**31 else None
+
+
+def parted(lines: Sequence[str], variable: str) -> tuple[list[str], list[str]]:
+    """The statements that are the same for all of a loop over `variable`, and the others."""
+    stored = {m.group(1) for m in map(_STORED.match, lines) if m is not None}
+    moving = {variable}
+    fixed: list[str] = []
+    rest: list[str] = []
+    for line in lines:
+        words = set(_WORD.findall(line))
+        stays = not words & moving and not words & stored and _STORED.match(line) is None
+        (fixed if stays else rest).append(line)
+        if not stays and (defined := _DEFINED.match(line)) is not None:
+            moving.add(defined.group(1))
+    return fixed, rest
+
+
+def one_row(lines: Sequence[str], variable: str) -> bool:
+    """Whether the statements of a loop over `variable` update a row, each element once."""
+    own = {variable, *(m.group(1) for m in map(_DEFINED.match, lines) if m is not None)}
+    for store in filter(None, map(_STORED.match, lines)):
+        pointer = store.group(1)
+        places = {i for line in lines for i in re.findall(rf"\b{pointer}\[([^\]]*)\]", line)}
+        row, sign, last = places.pop().partition(" + ") if len(places) == 1 else ("", "", "")
+        if last != variable or not sign or own.intersection(_WORD.findall(row)):
+            return False
+    return all(_STORED.match(line) or _DEFINED.match(line) for line in lines)

@@ -13,7 +13,7 @@ from stax.backends.c.fission import BLOCK_OF_LOOKUPS, blocked_loops
 from stax.backends.c.frame import KernelFrame
 from stax.backends.c.handler import INNER_DEPTH, CValue, load_text, store_text
 from stax.backends.c.lanes import Loop
-from stax.backends.c.owners import owners_of
+from stax.backends.c.owners import Owners, one_row, owners_of, owners_of_rows, parted
 from stax.backends.c.reductions import Accumulator, combine_lines
 from stax.backends.c.streams import streams_of
 from stax.loops.monoids import MONOIDS, PROD
@@ -75,24 +75,39 @@ class SerialEmitter(KernelFrame):
         inner = [*emitter.row.lines, *emitter.inner.lines]
         if not symbols:
             return ["{", *("    " + s for s in inner), "}"]
-        last = symbols[-1]
-        loop = Loop(last.name, "0", str(last.hi + 1), int(last.hi) + 1)
-        v, length = loop.variable, loop.length
-        streams = streams_of(inner, v, emitter.itemsizes, emitter.points)
-        outer = symbols[:-1]
-        owners = None
-        if self.parallel and not outer:
-            owners = owners_of(inner, emitter.addresses, emitter.itemsizes)
-        found = blocked_loops(
-            v, loop.start, loop.stop, length, inner, emitter.addresses, streams, True, owners
-        )
-        if found is None:
-            found = [loop.header, *("    " + s for s in inner), "}"]
-        elif owners is not None:
-            self.owned = True
-            found = owners.around(found, self.pragma(collapse=1), BLOCK_OF_LOOKUPS)
+        last, outer = symbols[-1], symbols[:-1]
         heads = [f"for (int64_t {s.name} = 0; {s.name} <= {s.hi}; {s.name}++)" for s in outer]
-        return [*heads, *found]
+        loop = Loop(last.name, "0", str(last.hi + 1), int(last.hi) + 1)
+        fixed, inner = parted(inner, loop.variable) if outer else ([], inner)
+        owners = None
+        if self.parallel:
+            find = owners_of_rows if outer else owners_of
+            owners = find(inner, emitter.addresses, emitter.itemsizes, loop.length)
+        found = None
+        if fixed and one_row(inner, loop.variable):
+            found = ["#pragma omp simd", loop.header, *("    " + s for s in inner), "}"]
+        else:
+            owners = None if outer else owners
+            found = self._along(loop, inner, owners)
+            if found is None:
+                owners = None
+                found = [loop.header, *("    " + s for s in inner), "}"]
+        if outer:
+            skip = [owners.skip] if owners is not None else []
+            found = ["{", *("    " + s for s in (*fixed, *skip, *found)), "}"]
+        found = [*heads, *found]
+        if owners is not None:
+            self.owned = True
+            found = owners.around(found, self.pragma(collapse=1), 0 if outer else BLOCK_OF_LOOKUPS)
+        return found
+
+    def _along(self, loop: Loop, lines: Sequence[str], owners: Owners | None) -> list[str] | None:
+        """The innermost loop in blocks, where that pays."""
+        emitter, v = self.emitter, loop.variable
+        streams = streams_of(lines, v, emitter.itemsizes, emitter.points)
+        return blocked_loops(
+            v, loop.start, loop.stop, loop.length, lines, emitter.addresses, streams, True, owners
+        )
 
     def store(
         self, buffer: str, index: Expr, mode: str, operands: list[CValue], depth: int
