@@ -184,6 +184,12 @@ class Graph:
 
     def _name_values(self) -> None:
         """Give every unnamed value a name that is unique in this graph and says its origin."""
+        names = [v.name for v in self.inputs]
+        names += [v.name for v, _ in self.constants]
+        names += [v.name for eqn in self.eqns for v in eqn.outputs]
+        distinct = set(names)
+        if len(distinct) == len(names) and None not in distinct:
+            return
         used: dict[str, Var] = {}
         counts: dict[str, int] = {}
 

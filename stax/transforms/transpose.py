@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stax.core.aval import aval_of
-from stax.core.graph import BACKWARD, Eqn, Graph, Literal, Var
+from stax.core.graph import BACKWARD, Atom, Eqn, Graph, Literal, Var
 from stax.core.primitive import Linear, Sentinel, Zero
 from stax.core.staging import stage
 from stax.core.trace import STATE, bind
@@ -35,30 +35,29 @@ class TransposePlan:
     __slots__ = ("linear", "producer", "readers", "live", "acting")
 
     def __init__(self, graph: Graph, linear_inputs: Sequence[bool]) -> None:
-        linear = {v for v, mark in zip(graph.inputs, linear_inputs, strict=True) if mark}
+        linear: set[Atom] = {v for v, mark in zip(graph.inputs, linear_inputs, strict=True) if mark}
         producer: dict[Var, int] = {}
         acting: dict[int, set[Var]] = {}
         for k, eqn in enumerate(graph.eqns):
-            if any(isinstance(a, Var) and a in linear for a in eqn.inputs):
+            if not linear.isdisjoint(eqn.inputs):
                 linear.update(eqn.outputs)
             else:
                 for var in eqn.outputs:
                     producer[var] = k
                 if acts(eqn):
                     acting[k] = {a for a in eqn.inputs if isinstance(a, Var) and a in producer}
-        needed = {a for a in graph.outputs if isinstance(a, Var) and a in linear}
+        needed: set[Atom] = linear.intersection(graph.outputs)
         readers: dict[Var, int] = {}
         live = [False] * len(graph.eqns)
         for k in range(len(graph.eqns) - 1, -1, -1):
             eqn = graph.eqns[k]
-            if k not in acting and not any(v in needed for v in eqn.outputs):
+            if needed.isdisjoint(eqn.outputs) and k not in acting:
                 continue
             live[k] = True
+            needed.update(eqn.inputs)
             for atom in eqn.inputs:
-                if isinstance(atom, Var):
-                    needed.add(atom)
-                    if atom not in linear:
-                        readers[atom] = readers.get(atom, 0) + 1
+                if atom not in linear and isinstance(atom, Var):
+                    readers[atom] = readers.get(atom, 0) + 1
         self.linear = linear
         self.producer = producer
         self.readers = readers
@@ -210,7 +209,7 @@ def backward_pass(
 
 
 def _is_linear(eqn: Eqn, plan: TransposePlan) -> bool:
-    return any(v in plan.linear for v in eqn.outputs)
+    return not plan.linear.isdisjoint(eqn.outputs)
 
 
 def _accumulate(cts: dict[Var, Any], var: Var, ct: Any) -> None:
