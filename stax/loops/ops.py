@@ -130,6 +130,8 @@ class _Outside:
     """What stands for a handler where none is in force."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # of objects, which inspection asks for
+            raise AttributeError(name)
         raise RuntimeError("ops.* was called outside of a loop body: no handler is in force")
 
 
