@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from stax.loops.lower import Lowering
 
 LONG = 2048  # elements from which a contraction may be cut into pieces on a device
-TINY = 4096  # multiplications up to which a product is a loop
+TINY = 4096  # multiplications up to which a product is a loop on a device, or where sums are short
+SHORT = 4  # terms of a sum that a loop writes out
+LITTLE = 128  # multiplications up to which any product is a loop
 LIBRARY_DTYPES = tuple(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 
 # Of products that are scores.
@@ -155,7 +157,8 @@ def lower_dot(
     if not known and dtype in LIBRARY_DTYPES:
         left, right = (t if t.dtype == dtype else _converted(t, dtype) for t in (left, right))
         known = True
-    if not known or m == 1 or n == 1 or b * m * n * k <= TINY or k <= 2:
+    least = LITTLE if ctx.device == "cpu" and k > SHORT else TINY
+    if not known or m == 1 or n == 1 or b * m * n * k <= least or k <= 2:
         loops = _loops(left, right, batch, rows, columns, inner, dtype)
         if (m == 1 or n == 1) and _is_made_by_tiles(ctx, left, right, loops):
             return loop_tensor(loops, [left, right])

@@ -3,11 +3,11 @@
 Input: nothing, or the element types a program multiplies. Output: the addresses of the cblas
 functions in the library that NumPy itself loaded (or another one on the system), and C text of
 `stax_gemm_<type>` wrappers. A wrapper computes C = op(A) op(B) + beta C on row-major matrices, and
-chooses: straight loops for small sizes (constant sizes unroll), a row- or column-wise kernel for
-vectors, BLAS otherwise, and blocked C loops where there is no BLAS. A large product is cut into
-blocks that its shape alone decides, each multiplied by BLAS on one thread: so the bits do not
-depend on the number of threads, as they would with the library's own. The pointers are bound once
-per library through `stax_bind_blas`.
+chooses: a row- or column-wise kernel for vectors, BLAS otherwise; where there is no BLAS, straight
+loops for small sizes and blocked ones for others. A large product is cut into blocks that its shape
+alone decides, each multiplied by BLAS on one thread: so the bits do not depend on the number of
+threads, as they would with the library's own. The pointers are bound once per library through
+`stax_bind_blas`.
 """
 
 from __future__ import annotations
@@ -297,19 +297,24 @@ static void stax_gemv_@t(int trans, int64_t rows, int64_t columns, const @ct *re
 }
 """
 
-_CHOICE = """\
-// C = op(A) op(B), added to C when accumulate is not 0, for `batch` products; a stride of 0
-// repeats a matrix
-static void stax_gemm_batch_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
-        const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
-        int accumulate, @ct *c, int64_t ldc, int64_t sc) {
+# Without a BLAS: OpenBLAS takes 0.25 us instead of 1.5 for 16 by 16, and less from 4 by 4 on.
+_SMALL = """\
     if (m <= 16 && n <= 16 && k <= 16) {
 #pragma omp parallel for num_threads(stax_product_threads) \\
     if (parallel : batch * m * n * k > 100000)
         for (int64_t i = 0; i < batch; i++)
             stax_gemm_small_@t(ta, tb, m, n, k, a + i * sa, lda, b + i * sb, ldb, accumulate,
                                c + i * sc, ldc);
-    } else if (n == 1) {
+        return;
+    }
+"""
+_CHOICE = """\
+// C = op(A) op(B), added to C when accumulate is not 0, for `batch` products; a stride of 0
+// repeats a matrix
+static void stax_gemm_batch_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n, int64_t k,
+        const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
+        int accumulate, @ct *c, int64_t ldc, int64_t sc) {
+@small    if (n == 1) {
         for (int64_t i = 0; i < batch; i++)
             stax_gemv_@t(ta, ta ? k : m, ta ? m : k, a + i * sa, lda, b + i * sb, tb ? 1 : ldb,
                          accumulate, c + i * sc, ldc);
@@ -397,7 +402,9 @@ def _typed(tag: str, large: str, fma: str) -> str:
             "beta": "beta" if real else "&beta",
             "real": str(int(real)),
         }
-    text = _LOOPS + _VECTOR + large + _CHOICE
+    small = large is not LARGE_BLAS
+    text = (_LOOPS if small else "") + _VECTOR + large
+    text += _CHOICE.replace("@small", _SMALL if small else "")
     if not real:
         text = _COMPLEX + text
         values["rt"], values["s"] = _PARTS[tag]

@@ -185,6 +185,18 @@ STAX_BRIEF static int stax_try_cuts_@t(void) {
     free(a);
     return show;
 }
+STAX_INLINE void stax_gemm_block_@t(int64_t block, int64_t rows, int64_t columns, int ta, int tb,
+        int64_t m, int64_t n, int64_t k, const @ct *a, int64_t lda, int64_t sa, const @ct *b,
+        int64_t ldb, int64_t sb, int accumulate, @ct *c, int64_t ldc, int64_t sc) {
+    @ct one = 1, beta = accumulate ? 1 : 0;
+    int64_t r = block % rows, q = block / rows % columns, i = block / (rows * columns);
+    int64_t r0 = m * r / rows & -16, r1 = r + 1 < rows ? m * (r + 1) / rows & -16 : m;
+    int64_t q0 = n * q / columns & -16, q1 = q + 1 < columns ? n * (q + 1) / columns & -16 : n;
+    ((stax_blas_product_@t)stax_blas[@slot])(101, ta ? 112 : 111, tb ? 112 : 111,
+        r1 - r0, q1 - q0, k, @one,
+        a + i * sa + (ta ? r0 : r0 * lda), lda, b + i * sb + (tb ? q0 * ldb : q0), ldb,
+        @beta, c + i * sc + r0 * ldc + q0, ldc);
+}
 STAX_BRIEF static void stax_gemm_large_@t(int64_t batch, int ta, int tb, int64_t m, int64_t n,
         int64_t k, const @ct *a, int64_t lda, int64_t sa, const @ct *b, int64_t ldb, int64_t sb,
         int accumulate, @ct *c, int64_t ldc, int64_t sc) {
@@ -203,7 +215,6 @@ STAX_BRIEF static void stax_gemm_large_@t(int64_t batch, int ta, int tb, int64_t
         columns = n >= 512 && rows < 16 ? n / 256 : 1;
         if (columns > 16 / rows && columns > 1) columns = 16 / rows;
     }
-    @ct one = 1, beta = accumulate ? 1 : 0;
     stax_blas_enter();
     int64_t parts = (stax_product_threads + batch - 1) / batch;
     if (narrow) {
@@ -215,16 +226,16 @@ STAX_BRIEF static void stax_gemm_large_@t(int64_t batch, int ta, int tb, int64_t
         if (!stax_cuts_show_@t) rows = m >= n ? parts : 1, columns = m >= n ? 1 : parts;
     }
     int64_t blocks = batch * rows * columns;
-#pragma omp parallel for num_threads(stax_product_threads) \\
-    if (parallel : stax_product_threads > 1 && blocks > 1 && batch * m * n * k > 1000000)
-    for (int64_t block = 0; block < blocks; block++) {
-        int64_t r = block % rows, q = block / rows % columns, i = block / (rows * columns);
-        int64_t r0 = m * r / rows & -16, r1 = r + 1 < rows ? m * (r + 1) / rows & -16 : m;
-        int64_t q0 = n * q / columns & -16, q1 = q + 1 < columns ? n * (q + 1) / columns & -16 : n;
-        ((stax_blas_product_@t)stax_blas[@slot])(101, ta ? 112 : 111, tb ? 112 : 111,
-            r1 - r0, q1 - q0, k, @one,
-            a + i * sa + (ta ? r0 : r0 * lda), lda, b + i * sb + (tb ? q0 * ldb : q0), ldb,
-            @beta, c + i * sc + r0 * ldc + q0, ldc);
+    /* A region of one thread costs as much as a product of 16 by 16. */
+    if (stax_product_threads > 1 && blocks > 1 && batch * m * n * k > 1000000) {
+#pragma omp parallel for num_threads(stax_product_threads)
+        for (int64_t block = 0; block < blocks; block++)
+            stax_gemm_block_@t(block, rows, columns, ta, tb, m, n, k, a, lda, sa, b, ldb, sb,
+                accumulate, c, ldc, sc);
+    } else {
+        for (int64_t block = 0; block < blocks; block++)
+            stax_gemm_block_@t(block, rows, columns, ta, tb, m, n, k, a, lda, sa, b, ldb, sb,
+                accumulate, c, ldc, sc);
     }
     stax_blas_leave();
 }
