@@ -14,7 +14,7 @@ from stax.backends.c.owners import one_row, owners_of, owners_of_rows, parted
 from stax.backends.c.toolchain import find_toolchain
 
 SIZE, UPDATES = 100_003, 400_037
-THREADS = (1, 2, 3, 7)
+THREADS = (1, 2, 3, 11)
 
 Call = Callable[..., int]
 

@@ -18,6 +18,7 @@ LEAST_BYTES = 1 << 18  # of a target, below which updates take hardly longer tha
 _LINE = 64  # bytes that two threads should not both write to
 _ROOM = 16  # positions that are written at once
 
+MOST_PICKING = 8  # threads, which all read all places: more would wait for memory
 LEAST_ROW = 16  # elements of a row, below which passing it by takes as long as updating it
 
 _STORE = re.compile(r"^(?:if \(\w+\) )?(p\d+)\[(\w+)\] = ")
@@ -31,9 +32,9 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 ROWS = """\
 //: shares 0
 /* Parts of a target: one where a loop over them runs on one thread. */
-STAX_INLINE int64_t stax_shares(int threads) {
+STAX_INLINE int64_t stax_shares(int threads, int most) {
 #if defined(_OPENMP)
-    return threads;
+    return threads < most ? threads : most;
 #else
     return 1;
 #endif
@@ -79,7 +80,7 @@ class Owners:
             f"    for (int32_t at = 0; at < {block}; at++) picked[at] = at;",
         ]
         return [
-            "int64_t shares = stax_shares(threads);",
+            f"int64_t shares = stax_shares(threads, {MOST_PICKING if block else 'threads'});",
             *pragma,
             "for (int64_t share = 0; share < shares; share++) {",
             f"    int32_t low = {edge % 0};",
