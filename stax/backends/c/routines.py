@@ -119,8 +119,13 @@ _bound: list[Any] = []  # tables that C code points to
 @functools.cache
 def linked_address(name: str) -> int:
     """The address of one of `vecmath.LINKED`, which programs point to."""
-    library = support().library if name in SUPPORTED else load(_MAPS())
+    library = support().library if name in SUPPORTED else _map_library()
     return library.address(f"stax_{name}")
+
+
+@functools.cache
+def _map_library() -> Library:
+    return load(_MAPS())
 
 
 @functools.cache
