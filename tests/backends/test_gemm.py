@@ -9,6 +9,7 @@ import itertools
 import numpy as np
 import pytest
 
+import stax
 from stax.backends.c import gemm, vecmath
 from stax.backends.c.toolchain import find_toolchain
 
@@ -135,3 +136,19 @@ def test_blas_is_the_one_inside_numpy_where_there_is_one() -> None:
     assert all(
         blas.address(name) for name in ("sgemm", "dgemm", "cgemm", "zgemm", "sgemv", "dgemv")
     )
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "calls"),
+    [(16, 16, 16, 1), (8, 8, 8, 1), (3, 3, 16, 1), (5, 5, 5, 0), (32, 32, 4, 0), (64, 64, 4, 1),
+     (64, 1, 64, 0), (1, 64, 64, 0)],
+)  # fmt: skip
+def test_which_products_are_calls_of_the_library(m: int, n: int, k: int, calls: int) -> None:
+    x, y = numbers(m, k), numbers(k, n)
+    f = stax.jit(lambda x, y: x @ y)
+    assert f.lower(x, y).source.body.count("stax_product_f64") == calls
+    np.testing.assert_allclose(f(x, y), x @ y, rtol=1e-13, atol=1e-14)
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape)
