@@ -161,6 +161,8 @@ def _build(toolchain: Toolchain | None, alone: bool) -> tuple[ModuleType | None,
         main = main.replace(mark, (folder_of_parts / name).read_text(encoding="utf-8"), 1)
     source += main
     extra = [f"-I{folder}" for folder in headers]
+    if toolchain.kind == "gcc":
+        extra.append("-ftrack-macro-expansion=0")  # the headers are macros: 12 ms less of 350
     if sys.platform == "darwin":
         extra.append("-Wl,-undefined,dynamic_lookup")
     try:
