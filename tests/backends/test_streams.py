@@ -90,13 +90,14 @@ def test_pieces_of_a_reversed_row_are_whole_too(flip):
     assert np.array_equal(joined, np.concatenate([a, b])[::step])
 
 
-def test_zeros_that_updates_in_order_follow_are_filled_by_their_thread():
-    """What another thread has filled lies in the cache of its core."""
-    i, v = np.arange(1 << 20) % 777, np.ones(1 << 20, np.float32)
-    f = stax.jit(lambda i, v: snp.zeros(1 << 20, v.dtype).at[i].add(v))
+@pytest.mark.parametrize(("shape", "threads"), [((1 << 17, 8), "1"), ((1 << 20,), "ctx->threads")])
+def test_zeros_are_filled_by_the_threads_that_update_them(shape, threads):
+    """What another has filled lies in the cache of its core: rows of 8 are updated by one."""
+    i, v = np.arange(shape[0]) % 777, np.ones(shape, np.float32)
+    f = stax.jit(lambda i, v: snp.zeros(shape, v.dtype).at[i].add(v))
     calls = re.findall(
         r"^ *(?:bad = )?(kernel\d)\(.*, (.*)\);$", f.lower(i, v).as_text("source"), re.M
     )
-    assert calls == [("kernel0", "1"), ("kernel1", "ctx->threads")]
+    assert calls == [("kernel0", threads), ("kernel1", "ctx->threads")]
     few = f.lower(i[:9], v[:9]).as_text("source")
     assert re.findall(r"^ *kernel0\(.*, (.*)\);$", few, re.M) == ["ctx->threads"]
