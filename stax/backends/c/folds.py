@@ -9,6 +9,8 @@ they are accumulated.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from stax.backends.c.reductions import SIMPLE
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "LANES",
     "MERGED_COLUMNS",
     "SHARE",
+    "columns_source",
     "fold_call",
     "halved",
     "rows",
@@ -97,11 +100,7 @@ def rows() -> str:
     """Return the rows of all folds, for every type."""
     wide = _WIDENED + _indented("wide[k] += wide[k + @];", LANES) + "\n    return wide[0];"
     parts = [_fold("wide", "f32", "double", _lines("f32"), [], wide)]
-    for t in COLUMN_TYPES:
-        width = BYTES // (int(t[1:]) // 8)
-        parts.append(
-            _COLUMNS.format(t=t, ct=_TYPES[t], bytes=BYTES, merged=MERGED_COLUMNS, width=width)
-        )
+    parts += map(_columns, COLUMN_TYPES)
     for tag, ct in _TYPES.items():
         parts.append(_LINE.format(t=tag, ct=ct, bytes=BYTES))
         for name, simple in SIMPLE.items():
@@ -115,6 +114,16 @@ def rows() -> str:
             tail = _indented(update, LANES * left // _lines(tag)) + "\n    return lane[0];"
             parts.append(_fold(name, tag, ct, left, merged, tail))
     return "".join(parts)
+
+
+def _columns(t: str) -> str:
+    width = BYTES // (int(t[1:]) // 8)
+    return _COLUMNS.format(t=t, ct=_TYPES[t], bytes=BYTES, merged=MERGED_COLUMNS, width=width)
+
+
+def columns_source(types: Iterable[str]) -> str:
+    """C text of the merges of columns, exported; every process asks for it, so no table is read."""
+    return "".join(map(_columns, types)).replace("STAX_BRIEF static", "STAX_BRIEF")
 
 
 def _lines(tag: str) -> int:

@@ -15,9 +15,10 @@ from typing import Any
 
 from stax.backends.c import forks
 from stax.backends.c.ahead import Unit, built_ahead, load
+from stax.backends.c.folds import columns_source
 from stax.backends.c.gemm import find_blas, gemm_source
 from stax.backends.c.toolchain import Library
-from stax.backends.c.vecmath import PREAMBLE, SUPPORTED, linked_source
+from stax.backends.c.vecmath import PREAMBLE
 
 GEMM_TAGS = ("f32", "f64")
 COMPLEX_TAGS = ("c64", "c128")
@@ -62,7 +63,7 @@ def _unit(tags: tuple[str, ...]) -> Unit:
     for tag in tags:
         source += EXPORT.format(t=tag, ct=PRODUCT_TYPES[tag])
     if tags == GEMM_TAGS:
-        source += linked_source(SUPPORTED)
+        source += columns_source(GEMM_TAGS)
     # Our own products are made for multiply-add instructions; BLAS has what it needs.
     extra = () if find_blas() is not None else ("-ffp-contract=fast",)
     return Unit(source, "-O2", extra)
