@@ -54,7 +54,8 @@ def element_loop(
         return shared or lane_loop(loop, lines, accumulators, ahead)
     if not accumulators:
         v = loop.variable
-        streams = streams_of(lines, v, emitter.itemsizes, emitter.points)
+        points = 0 if emitter.plain else emitter.points
+        streams = streams_of(lines, v, emitter.itemsizes, points)
         blocks = blocked_loops(
             *(v, loop.start, loop.stop, loop.length, lines, emitter.addresses, streams),
             nbytes=walked_bytes(lines, emitter.itemsizes, emitter.points),

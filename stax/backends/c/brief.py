@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stax.backends.c.convolution import KINDS
 from stax.backends.c.frame import KernelSource
 from stax.loops.buffers import ExternBuffer
 
@@ -45,10 +46,15 @@ def weight_of_kernel(function: str, source: KernelSource) -> Weight:
 
 
 def weight_of_call(buffer: ExternBuffer) -> Weight:
-    """The weight of the call that computes `buffer`; of calls other than products none is known."""
-    if buffer.extern_kind != "matmul":
+    """The weight of the call that computes `buffer`: a product or a convolution, or unknown."""
+    p = buffer.params
+    if buffer.extern_kind == "matmul":
+        operations = 2 * math.prod(buffer.shape) * p["k"]
+    elif buffer.extern_kind in KINDS:
+        results = p["images"] * p["filters"] * math.prod(p["extents"])
+        operations = 2 * results * p["taken"] * math.prod(p["window"])
+    else:
         return Weight("", 0.0)
-    operations = 2 * math.prod(buffer.shape) * buffer.params["k"]
     return Weight("", operations * _PRODUCT_NANOSECONDS)
 
 

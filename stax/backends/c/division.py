@@ -25,7 +25,9 @@ from stax.backends.c.reductions import Accumulator
 from stax.loops.monoids import ANY
 
 CHUNK = 1024  # elements that are divided again together
-LEAST_LENGTH = 64
+# Of a row, from which it pays: below, real divisions take less than what is tested and folded
+# once a row.  A vector of doubles takes twice the time of one of floats, and holds half as many.
+LEAST_LENGTH = {"float": 1024, "double": 192}
 MOST_DIVISIONS = 2
 FAST = "multiplies"  # the variable, one for each thread, that says whether it is worth a try
 INT32 = np.dtype(np.int32)
@@ -50,7 +52,9 @@ def divided_loop(loop: Loop, lines: Sequence[str], emitter: Emitter) -> list[str
     found = [m for m in map(_DIVISION.match, lines) if m is not None and m.group(4) not in own]
     stored = {m.group(1) for m in map(_STORED.match, lines) if m is not None}
     read = {name for s in lines for name in _READ.findall(s[s.find("=") :])}
-    if not 0 < len(found) <= MOST_DIVISIONS or loop.length < LEAST_LENGTH or stored & read:
+    if not 0 < len(found) <= MOST_DIVISIONS or stored & read:
+        return None
+    if loop.length < max(LEAST_LENGTH[m.group(1)] for m in found):
         return None
     tiny = Accumulator(ANY, INT32, emitter)
     kinds = {m.group(4): m.group(1) for m in found}

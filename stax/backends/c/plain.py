@@ -2,10 +2,10 @@
 
 Input: the kernels of a block, and about what everything else in it takes.  Output: those that are
 printed without the devices that only pay where a loop matters (several vectors side by side,
-divisions made of multiplications, fetches from memory, functions in loops of their own), and are
-compiled without the passes that do.  They take half of the compiler's time, and their loops run up
-to half as long again, so they are those that give most of it for what the block loses.  No bit
-depends on it: elements have the same lanes.
+divisions made of multiplications, fetches from memory), and are compiled without the passes that
+do.  They take half of the compiler's time, and their loops run up to half as long again, so they
+are those that give most of it for what the block loses.  No bit depends on it: elements have the
+same lanes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stax.backends.c.attention import FLOPS_A_NANOSECOND
+from stax.backends.c.folds import LANES
 from stax.backends.c.frame import nanoseconds_of
+from stax.backends.c.lanes import FEW_LINES
 from stax.backends.c.placement import FAR_BYTES
 from stax.backends.c.streams import AHEAD, LEAST_BYTES
 from stax.dtypes import DType
@@ -30,7 +32,7 @@ MARK = "STAX_PLAIN\n"  # in front of a function
 ATTRIBUTE = """\
 #if !defined(__clang__) && __GNUC__ >= 12  /* before, other options are lost */
 #define STAX_PLAIN __attribute__((noinline, \\
-    optimize("no-ivopts", "no-gcse", "no-tree-dominator-opts", "no-tree-pta")))
+    optimize("no-ivopts", "no-gcse", "no-dce", "no-tree-dominator-opts", "no-tree-pta")))
 #else
 #define STAX_PLAIN __attribute__((noinline))
 #endif
@@ -43,8 +45,11 @@ _WAITING = 0.5
 _FETCHING = 1.0
 _VECTORS = 0.1  # of what elements take one by one, what they take in vectors
 _PASSES = 0.03  # of that, what is lost without the compiler's passes
-_CUT = 0.05  # ... and without a loop for each long function
 _LONG = frozenset(name for name, row in SCALAR_OPS.items() if row.transcendental)
+_UNFETCHED = _LONG | {"index_expr"}
+_ROW = 2.0  # nanoseconds of a row that is addressed without those passes
+_ALONG = (Role.ROW, Role.ALL)
+_FREE = ("constant", "index_expr", "project")  # that take no statement of their own
 _OF_DATA = ("bind", "check", "scan")  # addresses from data, which loops of their own look up
 
 
@@ -79,22 +84,35 @@ def cost_of(kernel: Kernel, dtypes: Mapping[str, DType], fetched: bool = True) -
     data = any(i.op in _OF_DATA for i in instrs)
     if not isinstance(kernel, Stack) and members[0].role is not Role.SERIAL and not data:
         buffers = {n for names in kernel.accesses for n in names}
-        vectors = kernel.numel * max((dtypes[n].itemsize for n in buffers), default=0) / LINE
-        merges = [i.attrs[0] for i in instrs if i.op == "reduction"]
-        waits = len(merges) + merges.count("welford")  # which reads a row twice
-        functions = [i.op for i in instrs if i.op in _LONG]
-        loses = _PASSES + (_CUT if len(functions) > 1 and not waits else 0.0)
+        widest = max((dtypes[n].itemsize for n in buffers), default=1)
+        vectors = kernel.numel * widest / LINE
+        waits = _waiting(kernel, widest)
+        reduces = any(m.role in _ALONG for m in members)
         # Beside long functions, and where loops are cut at masks, nothing is fetched.
         fetches = 0
-        if fetched and not functions and not any(i.op == "index_expr" for i in instrs):
-            fetches = _fetches(kernel, [dtypes[n].itemsize for n in buffers], waits)
-        lost = loses * time + vectors * (_WAITING * waits + _FETCHING * fetches)
+        if fetched and not any(i.op in _UNFETCHED for i in instrs):
+            fetches = _fetches(kernel, [dtypes[n].itemsize for n in buffers], reduces)
+        lost = _PASSES * time + vectors * (_WAITING * waits + _FETCHING * fetches)
+        lost += _ROW * kernel.numel / (kernel.space or (1,))[-1]
     return Cost(alike, kernel.size, time, lost)
 
 
-def _fetches(kernel: Kernel, itemsizes: Sequence[int], waits: int) -> int:
+def _waiting(kernel: Kernel, widest: int) -> int:
+    """About how many reductions a kernel in full form would accumulate in several vectors."""
+    found = 0
+    for stage in {m.stage for m in kernel.members}:
+        members = [m for m in kernel.members if m.stage == stage]
+        ops = [i.op for m in members for i in m.body.instrs if i.op not in _FREE]
+        if len(ops) * LANES * widest <= FEW_LINES * LINE and _LONG.isdisjoint(ops):
+            rows = [m.body for m in members if m.role in _ALONG]
+            merges = [i.attrs[0] for b in rows for i in b.instrs if i.op == "reduction"]
+            found += len(merges) + merges.count("welford")  # which reads a row twice
+    return found
+
+
+def _fetches(kernel: Kernel, itemsizes: Sequence[int], reduces: bool) -> int:
     """About how many of the arrays a kernel in full form would fetch ahead."""
-    if waits:
+    if reduces:
         return int(kernel.numel * max(itemsizes, default=0) >= FAR_BYTES)
     long = math.prod(kernel.along) if kernel.split is not None else kernel.numel
     large = kernel.numel * sum(itemsizes) >= LEAST_BYTES
