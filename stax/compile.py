@@ -10,9 +10,7 @@ This is the only module that knows the whole pipeline.
 from __future__ import annotations
 
 import functools
-import gc
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,10 +27,12 @@ from stax.backends.c.routines import has_routine
 from stax.backends.c.run import CProgram
 from stax.backends.c.toolchain import find_toolchain, toolchain_fault
 from stax.backends.reference import ReferenceProgram
+from stax.collector import collector_paused
 from stax.config import options as process_options
 from stax.core.graph import Graph, check_graph
 from stax.core.trace import DEPTH_HOOK
 from stax.errors import CompilerNotFoundError, ConfigurationError, StrictModeError
+from stax.forked import Lock
 from stax.loops.buffers import Buffer, ExternBuffer
 from stax.loops.lower import FallbackNote, LoweredGraph, lower
 from stax.programs.interpreted import reference_program
@@ -86,7 +86,7 @@ def has_entry(program: object) -> TypeGuard[CProgram]:
     return isinstance(program, CProgram)
 
 
-_lock = threading.RLock()
+_lock = Lock()
 
 
 @contextmanager
@@ -96,19 +96,6 @@ def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
         yield
     finally:
         timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - start
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Hold Python's collector of cycles: it would walk everything made so far, and free little."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def simplified(graph: Graph, options: CompileOptions, timings: dict[str, float]) -> Graph:

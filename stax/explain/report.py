@@ -13,12 +13,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from stax.compile import Compiled, Lowered, memory_curve_of
 from stax.explain.pages import page
+from stax.forked import cached_attribute
 from stax.loops.buffers import ComputedBuffer, ExternBuffer
 from stax.programs.options import CompileOptions
 from stax.schedule.fusion import CallStep
@@ -60,12 +60,12 @@ class Report:
     arguments: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     machine: Machine = field(default_factory=Machine)
 
-    @cached_property
+    @cached_attribute
     def compiled(self) -> Compiled:
         """The compiled program."""
         return self.lowered.compile()
 
-    @cached_property
+    @cached_attribute
     def costs(self) -> dict[str, float]:
         """Operations, bytes moved, kernels and calls."""
         return Compiled(self.lowered, None).cost_analysis()  # type: ignore[arg-type]  # not run
@@ -85,7 +85,7 @@ class Report:
             + m.seconds_per_call
         )
 
-    @cached_property
+    @cached_attribute
     def measured(self) -> Measured | None:
         """Time and memory of real runs; None when only types were given."""
         if self.arguments is None:
@@ -104,7 +104,7 @@ class Report:
         grown = None if before is None or after is None else max(after - before, 0)
         return Measured(best, grown)
 
-    @cached_property
+    @cached_attribute
     def sections(self) -> list[tuple[str, list[str], list[Row]]]:
         """The tables of the report: title, lines above, rows with a header row first."""
         return [

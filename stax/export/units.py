@@ -14,7 +14,6 @@ program is compiled around it, the graph takes its place, like that of any other
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -34,6 +33,7 @@ from stax.core.text import parse_graph, print_graph
 from stax.core.trace import bind, use_trace
 from stax.dtypes import is_inexact
 from stax.errors import CompilerNotFoundError, ExportError, GraphError, NonDifferentiableError
+from stax.forked import Lock
 from stax.lax.control_flow import scan
 from stax.primitives.views import move_axis
 from stax.programs.interpreted import reference_program
@@ -89,7 +89,7 @@ class Unit:
     origin: str = ""  # the function that was exported, and the order it was exported with
     _graph: Graph | None = None
     _program: CProgram | ReferenceProgram | None = None
-    _lock: Any = field(default_factory=threading.Lock)
+    _lock: Any = field(default_factory=Lock)
 
     @property
     def in_avals(self) -> tuple[Aval, ...]:

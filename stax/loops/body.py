@@ -27,7 +27,6 @@ store      value [mask]   buffer, ix, mode
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -36,6 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stax.dtypes import short_name
+from stax.forked import cached_attribute
 from stax.loops.monoids import MONOIDS
 from stax.loops.ops import Handler, Value
 from stax.loops.scalar_ops import SCALAR_OPS
@@ -88,30 +88,30 @@ class Body:
         """The extents of ``reduction_loops``."""
         return tuple(extent(s) for s in self.reduction_loops)
 
-    @functools.cached_property
+    @cached_attribute
     def operations(self) -> frozenset[str]:
         """The names of the instructions."""
         return frozenset([i.op for i in self.instrs])
 
-    @functools.cached_property
+    @cached_attribute
     def reads(self) -> tuple[Access, ...]:
         """The distinct reads, in order."""
         found = dict.fromkeys([i.attrs[:2] for i in self.instrs if i.op == "load"])
         # A position stands for one expression alone.
         return tuple([Access(buffer, self.indexes[at]) for buffer, at in found])
 
-    @functools.cached_property
+    @cached_attribute
     def writes(self) -> tuple[Access, ...]:
         """The distinct writes, in order."""
         found = dict.fromkeys([i.attrs for i in self.instrs if i.op == "store"])
         return tuple([Access(buffer, self.indexes[at], mode) for buffer, at, mode in found])
 
-    @functools.cached_property
+    @cached_attribute
     def written(self) -> tuple[str, ...]:
         """The buffer of each write."""
         return tuple([a.buffer for a in self.writes])
 
-    @functools.cached_property
+    @cached_attribute
     def accesses(self) -> tuple[Access, ...]:
         """Reads, then writes."""
         return self.reads + self.writes
@@ -126,7 +126,7 @@ class Body:
         """The cost of one point of the loops, from the table of scalar operations."""
         return sum(SCALAR_OPS[name].flops for name in self.scalar_ops)
 
-    @functools.cached_property
+    @cached_attribute
     def split_point(self) -> int:
         """The number of instructions that run inside the reduction loops."""
         for position, instr in enumerate(self.instrs):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from stax.collector import collector_paused
 from stax.compile import (
     Lowered,
     Traced,
-    collector_paused,
     executable,
     has_entry,
     new_dispatcher,
@@ -42,6 +41,7 @@ from stax.errors import (
     ShapeError,
     StaticArgumentError,
 )
+from stax.forked import Lock
 from stax.programs.options import CompileOptions
 from stax.pytree import (
     PyTreeDef,
@@ -199,7 +199,7 @@ class JitFunction:
         self._options = options
         self._write_back = write_back
         self._entries: dict[Any, Entry] = {}
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._static_argnums, self._static_argnames = static_argnums, static_argnames
         self.statics = (*self._static_argnums, *self._static_argnames)
         self.dispatcher: Any = new_dispatcher(self.call, options.backend)

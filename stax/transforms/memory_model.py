@@ -10,7 +10,6 @@ one set costs about two microseconds an equation.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Final
 
 from stax.core.graph import Eqn, Graph, Var
 from stax.core.primitive import Recompute
+from stax.forked import cached_attribute
 from stax.transforms.memory_sweep import Step, Sweep
 from stax.transforms.partition import equation_cost
 from stax.transforms.phases import Split, split_joint
@@ -309,7 +309,7 @@ class Run:
     order: list[Step]
     kernels: list[int]
 
-    @functools.cached_property
+    @cached_attribute
     def reads(self) -> dict[int, int]:
         """The kernel that first reads a value in the backward part."""
         found: dict[int, int] = {}

@@ -10,7 +10,6 @@ few.  An integer program adds to them where the user gives it time.  `MemoryMode
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any, Final
 from stax.config import options
 from stax.core.graph import Graph, Var
 from stax.core.primitive import Recompute
+from stax.forked import cached_attribute
 from stax.transforms.maxflow import INFINITE
 from stax.transforms.memory_model import Kept, MemoryModel, Plan
 from stax.transforms.partition import (
@@ -67,12 +67,12 @@ class Planner:
             }
             self.network = [v for v in self.values if v.bytes > ONE_PROGRAM.free_bytes]
 
-    @functools.cached_property
+    @cached_attribute
     def everything(self) -> Plan:
         """The plan that keeps every value."""
         return self.model.plan(v.var for v in self.values)
 
-    @functools.cached_property
+    @cached_attribute
     def usual(self) -> Plan:
         """The plan that is taken without a budget: that of the minimum cut."""
         return self.model.plan({v.var for v in minimum_cut(self.network)[1]} | self.fixed)

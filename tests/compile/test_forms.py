@@ -127,9 +127,9 @@ def test_the_third_size_is_general_without_being_asked(tmp_path, monkeypatch):
     f = stax.jit(lambda x: np.tanh(x).sum() / x.shape[0])
     for n in (80, 90):
         f(np.ones((n, 3)))
-        assert not any(form.text for form in forms._forms.values())
+        assert not any(form.made.text for form in forms._forms.values())
     f(np.ones((100, 3)))
-    assert any(form.text for form in forms._forms.values())
+    assert any(form.made.text for form in forms._forms.values())
     assert f(np.full((101, 3), 0.5)) == pytest.approx(3 * np.tanh(0.5))
 
 
@@ -246,3 +246,25 @@ def test_numbers_keep_the_types_they_have_in_c(literal, kind, value):
     assert forms._kind(literal) == kind
     read = forms._integer if forms._is_integer(literal) else forms._real
     assert read(literal) == value
+
+
+def test_an_interrupt_leaves_a_form_as_it_was(monkeypatch):
+    """A number that a general text does not have may not count as one of its variables."""
+    x = np.linspace(-1.0, 1.0, 50)
+    made = forms._general
+
+    def call(factor, term):
+        return stax.jit(lambda x: np.tanh(x * factor) + term)(x)
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    for factor in (0.1, 0.3, 0.7):
+        call(factor, 0.5)
+    assert any(form.made.text for form in forms._forms.values())
+    monkeypatch.setattr(forms, "_general", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        call(0.9, 0.25)
+    monkeypatch.setattr(forms, "_general", made)
+    np.testing.assert_allclose(call(0.9, 0.25), np.tanh(x * 0.9) + 0.25, rtol=1e-13)
+    np.testing.assert_allclose(call(0.9, 0.125), np.tanh(x * 0.9) + 0.125, rtol=1e-13)

@@ -19,7 +19,6 @@ import os
 import shutil
 import stat
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from pathlib import Path
 from stax.config import from_environment
 from stax.core.source import user_stacklevel
 from stax.errors import CacheError, DegradedWarning
+from stax.forked import Lock
 
 __all__ = [
     "Cache",
@@ -49,7 +49,7 @@ _STALE_BUILD = 3600.0
 _STORES_BETWEEN_SCANS = 64
 
 _warned: set[str] = set()
-_lock = threading.RLock()
+_lock = Lock()
 
 
 def warn_degraded_once(topic: str, message: str) -> None:

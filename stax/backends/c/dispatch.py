@@ -45,6 +45,7 @@ from stax.config import options
 from stax.core.statics import static_key
 from stax.core.trace import Tracer, plain_method, plain_subscript
 from stax.errors import CompilationError, CompilerNotFoundError
+from stax.forked import Lock
 from stax.pytree_registry import node_of
 
 __all__ = [
@@ -131,7 +132,7 @@ _PARTS = {
     "pool.c": "/* pool.c stands here: fresh_array, pool_empty, pool_bytes, pool_clear */",
     "subscript.c": "/* subscript.c stands here: subscript_hold, set_subscript */",
 }
-_build_lock = threading.Lock()
+_build_lock = Lock()
 _built: dict[tuple[str, ...], tuple[ModuleType | None, str]] = {}
 
 

@@ -14,13 +14,14 @@ general text with its numbers put in is that text, to the letter.
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
+
+from stax.forked import Lock
 
 STATIC = 2  # programs of a form that are compiled as they are; a more general one comes next
 MOST_FORMS = 1024
@@ -69,26 +70,35 @@ class _NotGeneral(Exception):
     """
 
 
-@dataclass
-class _Form:
-    """What is known of the programs of one form.
+@dataclass(frozen=True)
+class _Made:
+    """A general text, if any yet, and which numbers vary in it.
 
     `classes` gives, for each number that has differed, the class of those that were equal in all
     programs seen; they are one variable.
     """
 
+    classes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    text: str = ""
+    order: Sequence[int] = ()  # a number of each class, in the order of slots
+
+
+@dataclass
+class _Form:
+    """What is known of the programs of one form: the numbers of the first, and a general text."""
+
     numbers: list[str]
     seen: int = 1
-    classes: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    text: str = ""
-    order: list[int] = field(default_factory=list)  # a number of each class, in the order of slots
+    made: _Made = field(
+        default_factory=_Made
+    )  # by one store: an interrupt or a fork leaves it whole
     general: bool = True
 
 
 _forms: dict[bytes, _Form] = {}  # by what is no number in a text
 # By what certainly is none, the first text: it is looked at more closely when there is a second.
 _first: dict[bytes, str] = {}
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def shared(text: str, static: int = STATIC) -> Shared | None:
@@ -114,15 +124,16 @@ def shared(text: str, static: int = STATIC) -> Shared | None:
             form.seen += 1
             if form.seen <= static:
                 return None
-            _widen(form, numbers)
+            classes = _widened(form, numbers)
             try:
-                form.text, form.order = _general(text, form.classes)
+                form.made = _Made(classes, *_general(text, classes))
             except _NotGeneral:
                 form.general = False
                 return None
-        values = [numbers[k] for k in form.order]
+        made = form.made
+        values = [numbers[k] for k in made.order]
     return Shared(
-        form.text,
+        made.text,
         tuple(_integer(v) for v in values if _is_integer(v)),
         tuple(_real(v) for v in values if not _is_integer(v)),
     )
@@ -150,32 +161,35 @@ def refuse(text: str) -> None:
     """Compile the programs of this general text one by one: C did not take it."""
     with _lock:
         for form in _forms.values():
-            if form.text == text:
+            if form.made.text == text:
                 form.general = False
 
 
 def _is_instance(form: _Form, numbers: Sequence[str]) -> bool:
     """Whether the general text of the form gives the program with these numbers."""
-    if not form.text:
+    made = form.made
+    if not made.text:
         return False
     found: dict[tuple[str, ...], str] = {}
     for k, (new, old) in enumerate(zip(numbers, form.numbers, strict=True)):
-        if k in form.classes:
-            if found.setdefault(form.classes[k], new) != new:
+        if k in made.classes:
+            if found.setdefault(made.classes[k], new) != new:
                 return False
         elif new != old:
             return False
     return True
 
 
-def _widen(form: _Form, numbers: Sequence[str]) -> None:
+def _widened(form: _Form, numbers: Sequence[str]) -> dict[int, tuple[str, ...]]:
     """Let the numbers vary that differ from those seen, apart where they differ from each other."""
+    classes = dict(form.made.classes)
     for k, (new, old) in enumerate(zip(numbers, form.numbers, strict=True)):
-        if k in form.classes or new != old:
-            form.classes[k] = (*form.classes.get(k, (old,)), new)
+        if k in classes or new != old:
+            classes[k] = (*classes.get(k, (old,)), new)
+    return classes
 
 
-def _general(text: str, classes: dict[int, tuple[str, ...]]) -> tuple[str, list[int]]:
+def _general(text: str, classes: Mapping[int, tuple[str, ...]]) -> tuple[str, list[int]]:
     """`text` with a variable for each class, and a number of each class in the order of slots."""
     slots: dict[tuple[str, ...], tuple[str, str]] = {}  # name, and what it is initialised with
     order: list[int] = []

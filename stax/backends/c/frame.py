@@ -7,7 +7,6 @@ rows, `serial` for scans and scatters.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from stax.backends.c.handler import INNER_DEPTH, ROW_DEPTH, CValue, Emitter
 from stax.backends.c.lanes import LEAST_LENGTH
 from stax.backends.c.vecmath import with_calls
 from stax.dtypes import DType
+from stax.forked import cached_attribute
 from stax.loops.scalar_ops import SCALAR_OPS, c_type
 from stax.loops.symbolic import Expr, symbol
 from stax.schedule.collapse import collapsed
@@ -167,7 +167,7 @@ class KernelFrame:
         """Whether the kernel is worth more than one thread."""
         return self.nanoseconds > PARALLEL_NANOSECONDS
 
-    @functools.cached_property
+    @cached_attribute
     def nanoseconds(self) -> float:
         """About what the kernel takes on one thread."""
         return nanoseconds_of(self.kernel)

@@ -7,13 +7,13 @@ All of it is plain data, so that a program written to a file and read back runs 
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stax.backends.c.rows import attribute_of
+from stax.forked import cached_attribute
 from stax.loops.buffers import Buffer, ExternInput
 from stax.loops.lower import CheckedIndex, out_of_bounds
 from stax.schedule.memory import aligned
@@ -78,7 +78,7 @@ class Image:
     routines: tuple[str, ...] = ()  # by name, in the order of their slots
     calls: tuple[RoutineCall, ...] = ()
 
-    @functools.cached_property
+    @cached_attribute
     def text(self) -> str:
         """The translation unit that exports `stax_run` and `stax_release`."""
         return self.functions + run_text(self.body, self.arena)

@@ -52,6 +52,7 @@ from stax.backends.c.vecmath import (
     with_calls,
 )
 from stax.dtypes import DType
+from stax.forked import cached_attribute
 from stax.loops.buffers import (
     Buffer,
     ConstBuffer,
@@ -118,7 +119,7 @@ class ProgramSource:
         """The translation unit."""
         return self.image.text
 
-    @functools.cached_property
+    @cached_attribute
     def image(self) -> Image:
         """What running the program takes."""
         return Image(

@@ -22,7 +22,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from pathlib import Path
 from stax.backends.c import cache
 from stax.config import options
 from stax.errors import CompilationError, CompilerNotFoundError
+from stax.forked import Lock
 
 __all__ = [
     "VECTOR_FLAGS",
@@ -370,7 +370,7 @@ def _sysctl(name: str) -> str:
 # -- finding ------------------------------------------------------------------------------------
 
 _found: dict[tuple[str | None, ...], tuple[Toolchain | None, str]] = {}
-_find_lock = threading.Lock()
+_find_lock = Lock()
 
 
 def _search() -> tuple[Toolchain | None, str]:

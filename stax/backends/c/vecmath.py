@@ -28,6 +28,7 @@ from stax.backends.c import (
     vecmath_special,
 )
 from stax.backends.c.transposed import TRANSPOSED_BITS, transposing_function
+from stax.forked import cached_attribute
 
 __all__ = [
     "LINKED",
@@ -119,7 +120,7 @@ class Function:
     flops: int
     vectorises: bool
 
-    @functools.cached_property
+    @cached_attribute
     def text(self) -> str:
         """The C text."""
         return self.row if isinstance(self.row, str) else self.row()
