@@ -19,6 +19,7 @@ from stax.numpy.at import at
 from stax.numpy.creation import full
 from stax.numpy.promotion import array_like
 from stax.numpy.selection import where
+from stax.numpy.ufuncs import minimum
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -46,8 +47,12 @@ def _segments(
         known = ids.concrete() if isinstance(ids, Tracer) else ids
         num_segments = int(np.max(known, initial=-1)) + 1
     out = full((num_segments, *rows.shape[len(shape) :]), _identity(kind, rows.dtype), rows.dtype)
-    # A negative number is outside too, so it is moved beyond the last segment.
-    ids = where(ids < 0, num_segments, ids)
+    # A negative number is outside too, so it is moved beyond the last segment, which the type of
+    # the numbers may not reach; so is what would be negative as an index, beyond 2**63.
+    if aval_of(ids).dtype.kind == "u":
+        ids = minimum(ids, np.uint64(num_segments))
+    else:
+        ids = where(ids < 0, np.int64(num_segments), ids)
     return getattr(at(out)[ids], kind)(data, mode="drop" if mode is None else mode)
 
 
