@@ -42,9 +42,19 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     place %= rank
     if not isinstance(x, np.ndarray) and aval_of(x).weak:
         x = as_dtype(x, aval_of(x).dtype)
+    x = convert(x, _type_of_classes(aval_of(x).dtype, count))
     wide = reshape(x, (*shape[:place], 1, *shape[place:]))
     classes = iota([count if k == place else 1 for k in range(rank)], place, aval_of(x).dtype)
     return convert(el.eq(wide, classes), asarray_dtype(np.float64 if dtype is None else dtype))
+
+
+def _type_of_classes(dtype: DType, count: int) -> DType:
+    """`dtype`, or a wider type where it does not tell `count` classes apart."""
+    if dtype.kind in "iu":
+        return dtype if count - 1 <= np.iinfo(dtype).max else np.dtype(np.int64)
+    if dtype.kind == "b":
+        return np.dtype(np.int64)
+    return dtype if dtype.itemsize > 2 else FLOAT32
 
 
 def _four_axes(op: str, name: str, x: Any) -> Any:

@@ -13,10 +13,10 @@ import numpy as np
 
 from stax.core.aval import aval_of
 from stax.core.trace import ARRAY_FUNCTIONS, EVAL, STATE, as_traced
-from stax.errors import ShapeError
+from stax.errors import DtypeError, ShapeError
 from stax.numpy.creation import indices
 from stax.numpy.manipulation import atleast_1d, concatenate, reshaped
-from stax.numpy.registration import holds_tracer, implements, operand, strong
+from stax.numpy.registration import converted, holds_tracer, implements, operand, strong
 from stax.numpy.selection import known
 from stax.primitives import elementwise as el
 from stax.primitives.views import reshape
@@ -117,13 +117,21 @@ def _spread(x: Array, k: int, n: int) -> Array:
     return reshaped(x, shape)
 
 
+def _positions(value: Any, op: str) -> Any:
+    """Integers as NumPy's type for positions, which holds products of sizes."""
+    x = operand(value, op)
+    if aval_of(x).dtype.kind not in "iu":
+        raise DtypeError("positions must be integers", op=op, operands=[str(aval_of(x))])
+    return converted(x, np.dtype(np.int64))
+
+
 @implements(np.ravel_multi_index)
 def ravel_multi_index(
     multi_index: Sequence[Any], dims: Any, mode: Any = "raise", order: str = "C"
 ) -> Array:
     """Flat positions of index tuples; as `numpy.ravel_multi_index`, without checks when traced."""
     sizes = list(dims)
-    parts = [operand(i, "ravel_multi_index") for i in multi_index]
+    parts = [_positions(i, "ravel_multi_index") for i in multi_index]
     modes = [mode] * len(sizes) if isinstance(mode, str) else list(mode)
     if order == "F":
         sizes, parts, modes = sizes[::-1], parts[::-1], modes[::-1]
@@ -140,7 +148,7 @@ def ravel_multi_index(
 @implements(np.unravel_index)
 def unravel_index(indices: Array, shape: Any, order: str = "C") -> tuple[Array, ...]:
     """Index tuples of flat positions; as `numpy.unravel_index`, without checks when traced."""
-    rest = operand(indices, "unravel_index")
+    rest = _positions(indices, "unravel_index")
     out = []
     sizes = list(shape)
     for n in sizes[::-1] if order == "C" else sizes:

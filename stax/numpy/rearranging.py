@@ -22,6 +22,7 @@ from stax.numpy.promotion import as_dtype, stored
 from stax.numpy.registration import (
     axes_tuple,
     axis_index,
+    converted,
     implements,
     lines,
     operand,
@@ -110,7 +111,7 @@ def roll(a: Array, shift: Any, axis: Any = None) -> Array:
         if n == 0:
             continue
         if isinstance(amount, Tracer) and amount.concrete() is None:
-            place = np.arange(n) - amount
+            place = np.arange(n) - converted(amount, np.dtype(np.int64))
             x = vw.move_axis(gather(x, [place % n], [d], "promise"), 0, d)
             continue
         by = operator.index(amount) % n
