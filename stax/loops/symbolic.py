@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 from weakref import WeakValueDictionary
 
+from stax.forked import Lock
 from stax.loops import ranges as _ranges
 from stax.loops.expressions import (
     _RULES,
@@ -68,6 +69,7 @@ __all__ = [
 INF = math.inf
 
 _TABLE: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
+_lock = Lock()
 _CACHE_LIMIT = 100_000
 _ADD_CACHE: dict[tuple[Expr, Expr], Expr] = {}
 _MUL_CACHE: dict[tuple[Expr, int], Expr] = {}
@@ -79,12 +81,17 @@ _LINEAR_CACHE: dict[tuple[tuple[Expr, ...], tuple[int, ...], int], Expr] = {}
 # ---------------------------------------------------------------------------------- construction
 
 
-def _intern(cls: Any, key: tuple[Any, ...], lo: float, hi: float, size: int) -> Any:
+def _new(cls: Any, lo: float, hi: float, size: int) -> Any:
     e = cls.__new__(cls)
     e.lo, e.hi, e.size = lo, hi, size
     e._text = e._symbols = None
-    _TABLE[key] = e
     return e
+
+
+def _interned(key: tuple[Any, ...], made: Expr) -> Any:
+    """The expression of this key: what is whole now, or what another thread made meanwhile."""
+    with _lock:
+        return _TABLE.setdefault(key, made)
 
 
 _SMALL: list[Expr] = []
@@ -98,9 +105,9 @@ def constant(value: int) -> Expr:
     key = (Constant, value)
     found = _TABLE.get(key)
     if found is None:
-        found = _intern(Constant, key, value, value, 1)
-        assert isinstance(found, Constant)
-        found.value = value
+        made = _new(Constant, value, value, 1)
+        made.value = value
+        found = _interned(key, made)
     return found
 
 
@@ -114,11 +121,11 @@ def symbol(name: str, lo: float, hi: float) -> Symbol:
     key = (Symbol, name, lo, hi)
     found = _TABLE.get(key)
     if found is None:
-        found = _intern(Symbol, key, lo, hi, 1)
-        assert isinstance(found, Symbol)
-        found.name = name
+        made = _new(Symbol, lo, hi, 1)
+        made.name = name
         prefix = name.rstrip("0123456789")
-        found.order = (0, prefix, int(name[len(prefix) :] or -1), name)
+        made.order = (0, prefix, int(name[len(prefix) :] or -1), name)
+        found = _interned(key, made)
     assert isinstance(found, Symbol)
     return found
 
@@ -170,9 +177,9 @@ def affine(terms: Iterable[tuple[Atom, int]], offset: int = 0) -> Expr:
                 lo += atom.hi * k
                 hi += atom.lo * k
             size += atom.size
-        found = _intern(Sum, key, lo, hi, size)
-        assert isinstance(found, Sum)
-        found.terms, found.offset = terms, offset
+        made = _new(Sum, lo, hi, size)
+        made.terms, made.offset = terms, offset
+        found = _interned(key, made)
     return found
 
 
@@ -313,10 +320,10 @@ def product(factors: Iterable[Expr]) -> Expr:
         lo, hi = interval
         if square:
             lo = max(lo, 0)
-        found = _intern(Product, key, lo, hi, 1 + sum(p.size for p in parts))
-        assert isinstance(found, Product)
-        found.factors = parts
-        found.order = (1, str(found))
+        made = _new(Product, lo, hi, 1 + sum(p.size for p in parts))
+        made.factors = parts
+        made.order = (1, str(made))
+        found = _interned(key, made)
     return found
 
 
@@ -327,10 +334,10 @@ def binary(kind: str, left: Expr, right: Expr) -> Expr:
     if found is None:
         rule = _ranges.RULES[kind]
         lo, hi = rule(_ranges.Interval(left.lo, left.hi), _ranges.Interval(right.lo, right.hi))
-        found = _intern(Binary, key, lo, hi, 1 + left.size + right.size)
-        assert isinstance(found, Binary)
-        found.kind, found.left, found.right = kind, left, right
-        found.order = (1, str(found))
+        made = _new(Binary, lo, hi, 1 + left.size + right.size)
+        made.kind, made.left, made.right = kind, left, right
+        made.order = (1, str(made))
+        found = _interned(key, made)
     return found
 
 
