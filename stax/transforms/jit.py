@@ -296,10 +296,13 @@ class JitFunction:
             statics = self._hashed(static_args, static_kwargs)
         else:
             static_args, static_kwargs = {}, {}
-            dynamic = (args, kwargs)
-            statics = ()
+            dynamic, statics = (args, kwargs), ()
         leaves, tree = tree_flatten(dynamic)
         avals = tuple(_checked_aval(leaf, self, dynamic) for leaf in leaves)
+        # Fields that are no leaves, and keys, are constants of the program as well.
+        statics += tuple(
+            [static_key(node[2]) for node in tree.spec if node and node[2] is not None]
+        )
         key = (tree, avals, statics, STATE.loops)
         return key, leaves, static_args, static_kwargs, dynamic
 

@@ -37,7 +37,7 @@ typedef int32_t (*run_function)(void **inputs, void **outputs, void *context);
 
 typedef struct {
     uint8_t kind;
-    int type_num;        /* arrays: dtype */
+    int type_num;        /* arrays: dtype; dicts: whether a key is no str */
     int nd;              /* arrays: dimensions; containers: children; results: number */
     npy_intp *dims;
     PyObject *ref;       /* dict: keys; static: value; scalar, named: type; call: callable;
@@ -234,6 +234,8 @@ static int describe(Nodes *nodes, PyObject *value, int depth) {
         Py_DECREF(keys);
         if (!node->ref) return -1;
         PyObject *names = node->ref;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++)
+            node->type_num |= !PyUnicode_CheckExact(PyTuple_GET_ITEM(names, i));
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
             PyObject *item = PyDict_GetItemWithError(value, PyTuple_GET_ITEM(names, i));
             if (!item) return PyErr_Occurred() ? -1 : 1;
@@ -328,6 +330,17 @@ static int same_static(PyObject *known, PyObject *value) {
     int equal = PyObject_RichCompareBool(known, value, Py_EQ);
     if (equal < 0) PyErr_Clear();
     return equal == 1;
+}
+
+/* Whether a dict has the very keys: 1, 1.0 and True find the same item. */
+static int same_keys(PyObject *known, PyObject *dict) {
+    PyObject *keys = PyDict_Keys(dict);
+    Py_ssize_t count = PyTuple_GET_SIZE(known), i = 0;
+    if (!keys || PyList_Sort(keys) < 0) PyErr_Clear();
+    else if (PyList_GET_SIZE(keys) == count)
+        while (i < count && same_static(PyTuple_GET_ITEM(known, i), PyList_GET_ITEM(keys, i))) i++;
+    Py_XDECREF(keys);
+    return i == count;
 }
 
 /* Match one argument against its description; returns the node after it, or NULL. */
@@ -425,6 +438,7 @@ static const Node *match(const Node *node, PyObject *value, Leaves *leaves) {
     }
     case N_DICT: {
         if (!PyDict_CheckExact(value) || PyDict_GET_SIZE(value) != node->nd) return NULL;
+        if (node->type_num && !same_keys(node->ref, value)) return NULL;
         for (int i = 0; i < node->nd && next; i++) {
             PyObject *item = PyDict_GetItemWithError(value, PyTuple_GET_ITEM(node->ref, i));
             if (!item) {

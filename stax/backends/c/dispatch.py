@@ -313,7 +313,7 @@ def _describe(value: Any, leaves: list[Any]) -> object:
             keys = tuple(sorted(value))
         except TypeError:
             raise _NoFastPath from None
-        return (dict, keys, tuple([_describe(value[key], leaves) for key in keys]))
+        return (dict, _Static(keys), tuple([_describe(value[key], leaves) for key in keys]))
     if kind is tuple or kind is list or (isinstance(value, tuple) and hasattr(kind, "_fields")):
         return (kind, tuple([_describe(item, leaves) for item in value]))
     try:
