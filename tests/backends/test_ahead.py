@@ -93,6 +93,27 @@ def test_as_many_at_a_time_as_there_are_processors(
     assert sorted(compiled) == [ONE.text, TWO.text]
 
 
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_where_no_thread_can_start_this_one_builds_all(
+    allowed: int, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for unit in (ONE, TWO):
+        ahead.built_ahead(lambda unit=unit: unit)
+    monkeypatch.setattr(ahead, "available_cpus", lambda: 3)
+    start, started = threading.Thread.start, []
+
+    def rationed(thread: threading.Thread) -> None:
+        if len(started) == allowed:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", rationed)
+    assert ahead.load(THREE).handle.f() == 3
+    assert sorted(compiled) == sorted(unit.text for unit in (ONE, TWO, THREE))
+    assert not any(thread.is_alive() for thread in started)
+
+
 @pytest.mark.parametrize("processors", [1, 2])
 def test_after_an_interrupt_nothing_else_begins(
     compiled: list[str], monkeypatch: pytest.MonkeyPatch, processors: int

@@ -14,6 +14,7 @@ cache, and load those alone that they call.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from collections import deque
@@ -106,8 +107,10 @@ def build_together(toolchain: Toolchain, units: Sequence[Unit]) -> None:
         for _ in range(min(available_cpus(), len(waiting)) - 1)
     ]
     try:
-        for helper in helpers:
-            helper.start()
+        # Where threads are rationed, and when Python ends, the thread that is here builds all.
+        with contextlib.suppress(RuntimeError):
+            for helper in helpers:
+                helper.start()
         work()
     finally:
         waiting.clear()  # after an interrupt: what runs is waited for, and nothing else begins
