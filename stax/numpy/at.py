@@ -13,7 +13,7 @@ import numpy as np
 from stax.core.aval import aval_of
 from stax.core.source import user_source
 from stax.core.trace import EVAL, METHODS, STATE, Tracer, fresh
-from stax.errors import ShapeError
+from stax.errors import MutationError, ShapeError
 from stax.numpy.indexing import (
     ArrayIndex,
     BasicIndex,
@@ -34,8 +34,10 @@ MODES = {
     "drop": "fill",
     "clip": "clip_signed",
     "wrap": "wrap",
-    "promise_in_bounds": "promise",
+    "promise_in_bounds": "promise_signed",
 }
+# Exponents that stay numbers of Python, which powers of these kinds of dtype are simplified by.
+EXPONENTS: dict[type, str] = {int: "iufc", float: "fc", complex: "c"}
 
 
 class IndexUpdateHelper:
@@ -56,6 +58,14 @@ class IndexUpdateHelper:
 
     def __getitem__(self, index: Any) -> IndexUpdateRef:
         return IndexUpdateRef(self.array, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise MutationError(
+            "x.at[index] = value stores nothing: x.at makes changed copies",
+            op="at",
+            where=user_source() or None,
+            hint="write x = x.at[index].set(value)",
+        )
 
     def __repr__(self) -> str:
         return f"at({self.array!r})"
@@ -115,7 +125,7 @@ class IndexUpdateRef:
         mode: Any = None,
     ) -> Any:
         """A copy with `values` subtracted."""
-        return self._write(_negated(values), "add", mode, unique_indices)
+        return self._write(values, "sub", mode, unique_indices)
 
     def multiply(
         self,
@@ -138,13 +148,16 @@ class IndexUpdateRef:
         unique_indices: bool = False,
         mode: Any = None,
     ) -> Any:
-        """A copy with the elements divided by `values`."""
-        dtype = aval_of(self.array).dtype
+        """A copy with the elements divided by `values`; of integers, floating-point numbers.
+
+        >>> np.array([5, 6]).at[0].divide(2)
+        array([2.5, 6. ])
+        """
+        x = self._whole()
+        dtype = aval_of(x).dtype
         divisor = as_dtype(array_like(values, "at.divide"), dtype)
-        ones = IndexUpdateRef(
-            broadcast(np.ones((), dtype)[()], aval_of(self.array).shape), self.index
-        )
-        return el.div(self.array, ones._write(divisor, "mul", mode, unique_indices))
+        ones = IndexUpdateRef(broadcast(np.ones((), dtype)[()], aval_of(x).shape), self.index)
+        return np.true_divide(x, ones._write(divisor, "mul", mode, unique_indices))
 
     def power(
         self,
@@ -154,14 +167,19 @@ class IndexUpdateRef:
         unique_indices: bool = False,
         mode: Any = None,
     ) -> Any:
-        """A copy with the elements raised to `values`, once for each time one is named."""
+        """A copy with the elements raised to `values`, once for each time one is named.
+
+        Exponents are converted to the array's dtype, as the values of the other methods are.
+        """
         x = self._whole()
+        dtype = aval_of(x).dtype
+        if dtype.kind not in EXPONENTS.get(type(values), ""):
+            values = as_dtype(array_like(values, "at.power"), dtype)
         parsed = self._parsed(x, mode, unique_indices)
         if isinstance(parsed, BasicIndex) or parsed.unique:
             return _applied(x, parsed, lambda old: old**values)
-        dtype = aval_of(self.array).dtype
-        ones = broadcast(np.ones((), dtype)[()], aval_of(self.array).shape)
-        return self.array ** IndexUpdateRef(ones, self.index).multiply(values, mode=mode)
+        ones = IndexUpdateRef(broadcast(np.ones((), dtype)[()], aval_of(x).shape), self.index)
+        return as_dtype(x ** ones.multiply(values, mode=mode), dtype)
 
     def min(
         self,
@@ -245,10 +263,6 @@ def _applied(x: Any, parsed: BasicIndex | ArrayIndex, func: Any) -> Any:
         for places in parsed.further("at.apply"):
             found = put_at(found, places, func(places.read(found)))
     return found
-
-
-def _negated(values: Any) -> Any:
-    return np.negative(values)
 
 
 def _mode(mode: Any) -> str:

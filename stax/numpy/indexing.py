@@ -25,7 +25,7 @@ from stax.errors import (
     OutOfBoundsError,
     ShapeError,
 )
-from stax.numpy.promotion import array_like, has_nested_tracer, stored
+from stax.numpy.promotion import array_like, as_dtype, has_nested_tracer, stored
 from stax.numpy.registration import broadcast_to_shape, converted, nested_array
 from stax.primitives import elementwise as el
 from stax.primitives.dynamic_slices import dynamic_update_slice
@@ -34,6 +34,8 @@ from stax.primitives.shapes import iota, strided_slice
 from stax.primitives.views import Shape, broadcast, reshape, rev, transpose
 
 _UNIQUE_CHECK_LIMIT = 1 << 20
+# Modes whose negative indices count from the end, and what the counted ones are read by.
+COUNTED = {"clip_signed": "clip", "promise_signed": "promise"}
 
 
 def _bad_index(message: str, kind: type[Any] = ShapeError, hint: str | None = None) -> Exception:
@@ -136,10 +138,10 @@ class ArrayIndex:
         self.axes = tuple(axes)
         self.adjacent = adjacent
         common = _common_shape(index)
-        if mode == "clip_signed":
-            # Negative indices count from the end before they are moved inside.
+        if mode in COUNTED:
+            # Negative indices count from the end before anything else is said of them.
             index = [_from_front(i, basic.result[a]) for i, a in zip(index, axes, strict=True)]
-            mode = "clip"
+            mode = COUNTED[mode]
         known = all(not isinstance(i, Tracer) for i in index)
         shape = basic.result
         if known:
@@ -511,6 +513,8 @@ def written(
 ) -> Any:
     """A copy of `x` with `value` combined into the elements that `index` selects."""
     shape, dtype = aval_of(x).shape, aval_of(x).dtype
+    if kind == "sub":  # negated in the array's dtype: in one of its own, uint8 2 would be 254
+        value, kind = np.negative(as_dtype(array_like(value, "index"), dtype)), "add"
     parsed = parse_index(shape, index, mode, unique, writing=True)
     if isinstance(parsed, MaskIndex):
         trailing = shape[aval_of(parsed.mask).ndim :]

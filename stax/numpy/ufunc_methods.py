@@ -57,7 +57,13 @@ _ASSOCIATIVE = frozenset(
         np.logaddexp, np.logaddexp2, np.logical_xor, np.logical_and, np.logical_or,
     }
 )  # fmt: skip
-_AT: dict[np.ufunc, str] = {np.add: "add", np.multiply: "mul", np.maximum: "max", np.minimum: "min"}
+_AT: dict[np.ufunc, str] = {
+    np.add: "add",
+    np.subtract: "sub",
+    np.multiply: "mul",
+    np.maximum: "max",
+    np.minimum: "min",
+}
 # How many steps one after the other are written out for functions that are not associative.
 UNROLLED = 1024
 
@@ -220,8 +226,6 @@ def ufunc_at(ufunc: np.ufunc, a: Array, indices: Any, b: Any = None) -> None:
             hint="make the array with stax.numpy.zeros or np.zeros(..., like=x)",
         )
     kind = _AT.get(ufunc)
-    if ufunc is np.subtract:
-        kind, b = "add", np.negative(b)
     if kind is None:
         raise _unsupported(ufunc, "at")
     assign(a, written(a, indices, b, kind))

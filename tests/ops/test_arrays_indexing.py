@@ -9,6 +9,7 @@ import stax
 import stax.numpy as snp
 from stax.errors import (
     ConcretizationError,
+    MutationError,
     NonConcreteBooleanIndexError,
     OutOfBoundsError,
     ShapeError,
@@ -299,3 +300,72 @@ def test_apply_at_traced_places_that_may_repeat_is_refused():
                 stax.jit(apply)(x)
         else:
             np.testing.assert_array_equal(stax.jit(apply)(x), found)
+
+
+METHODS = ["get", "set", "add", "subtract", "multiply", "divide", "power", "min", "max"]
+
+
+@pytest.mark.parametrize("mode", [None, "drop", "clip", "promise_in_bounds", "wrap"])
+@pytest.mark.parametrize("name", METHODS)
+def test_traced_negative_indices_count_from_the_end_in_every_mode(name, mode):
+    def change(x, i):
+        return getattr(x.at[i], name)(*[2.0][: name != "get"], mode=mode)
+
+    def change_rows(x, i):
+        return getattr(x.at[i, 1], name)(*[2.0][: name != "get"], mode=mode)
+
+    for f, x in ((change, X[0, 0]), (change_rows, X[0])):
+        i = np.array([0, -1, 1])
+        expected = f(x, i)  # known indices
+        np.testing.assert_array_equal(stax.jit(f)(x, i), expected)
+        np.testing.assert_array_equal(
+            stax.jit(stax.grad(lambda x, i, f=f: f(x, i).sum()))(x + 1, i),
+            stax.grad(lambda x, i, f=f: f(x, i).sum())(x + 1, i),
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float32])
+@pytest.mark.parametrize("value", [2, 2.5, np.float64(2.5), np.uint8(2), True])
+@pytest.mark.parametrize("name", METHODS[1:])
+def test_methods_convert_values_alike_where_indices_are_known_and_traced(name, value, dtype):
+    x = np.array([5, 6, 7]).astype(dtype)
+    i = np.array([0, 2])
+    expected = getattr(x.at[i], name)(value)
+    assert expected.dtype == (np.true_divide(x, x).dtype if name == "divide" else dtype)
+    for found in (
+        stax.jit(lambda x, i: getattr(x.at[i], name)(value))(x, i),
+        stax.jit(lambda x: getattr(x.at[i], name)(value))(x),
+        stax.jit(lambda x: getattr(x.at[::2], name)(value))(x),
+    ):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.uint8(2), np.int8(-128), np.uint64(3), True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint16, np.complex64])
+def test_subtract_negates_in_the_dtype_of_the_array(dtype, value):
+    x = np.array([5, 6]).astype(dtype)
+    expected = x.copy()
+    np.subtract.at(expected, [0, 0], np.asarray(value).astype(dtype))
+    i, v = np.array([0, 0]), np.asarray(value)
+
+    def subtracted(x, i, v):
+        y = x.copy()
+        np.subtract.at(y, i, v)
+        return y
+
+    for found in (
+        stax.jit(subtracted)(x, i, v),
+        stax.jit(lambda x: subtracted(x, [0, 0], [value, value]))(x),
+        x.at[i].subtract([value, value]),
+        x.at[i].subtract(value),
+        stax.jit(lambda x, i, v: x.at[i].subtract(v))(x, i, v),
+        stax.jit(lambda x, i: x.at[i].subtract(value))(x, i),
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_assigning_to_at_names_the_way_out():
+    for f in (lambda x: x.at.__setitem__(0, 1.0), stax.jit(lambda x: x.at.__setitem__(0, 1.0))):
+        with pytest.raises(MutationError, match=r"x\.at\[index\]\.set\(value\)"):
+            f(np.zeros(3))
