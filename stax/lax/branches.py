@@ -8,6 +8,7 @@ taken runs.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from stax.core.aval import Aval, aval_of
 from stax.core.source import user_source
 from stax.core.staging import eval_graph
-from stax.core.trace import bind
+from stax.core.trace import Tracer, bind
 from stax.dtypes import is_integer, promote
 from stax.errors import (
     ConcretizationError,
@@ -172,9 +173,10 @@ def _branch(index: Any, functions: Sequence[Function], operands: Any, op: str) -
     return tree_unflatten(tree, finished(outs, [*consts, *leaves]))
 
 
-# Types that the branches of a call have agreed on before, by their code and operands.
+# Types that the branches of a call have agreed on before, by what decides them.
 _agreed: dict[Any, tuple[PyTreeDef, list[Aval]] | None] = {}
 _AGREED_LIMIT = 4096
+_UNKNOWN: Any = object()
 
 
 def _taken(taken: Function, functions: Sequence[Function], operands: Any, op: str) -> Any:
@@ -186,24 +188,66 @@ def _taken(taken: Function, functions: Sequence[Function], operands: Any, op: st
     outs, tree = tree_flatten(taken(*operands))
     check_leaves(outs, f"results of {name_of(taken)}")
     have = [aval_of(v) for v in outs]
-    codes = tuple(getattr(f, "__code__", f) for f in functions)
+    decides = tuple(_decides_types(f) for f in functions)
     avals = tuple(aval_of(leaf) for leaf in leaves)
-    key = (codes, treedef, avals, tree, tuple(have), functions.index(taken))
-    if key not in _agreed:
+    key = (decides, treedef, avals, tree, tuple(have), functions.index(taken))
+    wanted = _agreed.get(key, _UNKNOWN)
+    if wanted is _UNKNOWN:
         if len(_agreed) >= _AGREED_LIMIT:
             _agreed.clear()
         try:
             found = _agreeing([staged(f, treedef, avals) for f in functions], functions, op)
-            _agreed[key] = found[0].tree, list(found[0].graph.out_avals)
+            wanted = found[0].tree, list(found[0].graph.out_avals)
         except ConcretizationError:
-            _agreed[key] = None
-    wanted = _agreed[key]
+            wanted = None
+        _agreed[key] = wanted
     if wanted is not None:
         outs = [
             v if aval_of(v).dtype == a.dtype else in_dtype(v, a.dtype)
             for v, a in zip(outs, wanted[1], strict=True)
         ]
     return tree_unflatten(tree, finished(outs, leaves))
+
+
+def _decides_types(f: Any) -> Any:
+    """What decides the types of a branch's results: its code, and the types of what it refers to.
+
+    Branches made by one line differ in what they close over.
+    """
+    owner = getattr(f, "__self__", None)
+    f = getattr(f, "__func__", f)
+    code = getattr(f, "__code__", None)
+    if code is None:
+        return _type_of(f)
+    variables = getattr(f, "__globals__", {})
+    used = [owner, *(variables[name] for name in code.co_names if name in variables)]
+    for cell in getattr(f, "__closure__", None) or ():
+        try:
+            used.append(cell.cell_contents)
+        except ValueError:  # not yet assigned
+            used.append(None)
+    used.extend(getattr(f, "__defaults__", None) or ())
+    used.extend((getattr(f, "__kwdefaults__", None) or {}).values())
+    return code, *map(_type_of, used)
+
+
+def _type_of(value: Any) -> Any:
+    """The type of an array or a number, the code of a function; of others, the object, not kept."""
+    if isinstance(value, np.ndarray | np.generic | bool | int | float | complex | Tracer):
+        return type(value), getattr(value, "shape", ()), getattr(value, "dtype", None)
+    if isinstance(value, tuple):
+        return type(value), *map(_type_of, value)
+    code = getattr(value, "__code__", None)
+    if code is not None:
+        return code
+    try:
+        hash(value)
+    except TypeError:
+        return type(value)
+    try:
+        return weakref.ref(value)
+    except TypeError:  # strings and the like
+        return value
 
 
 def _agreeing(found: list[Staged], functions: Sequence[Function], op: str) -> list[Staged]:
