@@ -1,5 +1,6 @@
 """Entry: python -m benchmarks [run|report|compare|plot|counts|calls|limits|shares|all] ..."""
 
+import argparse
 import importlib
 import os
 import subprocess
@@ -9,8 +10,10 @@ from benchmarks import calls, plot, report, run, shares
 from benchmarks.worker import ROOT, WORK
 
 
-def limits():
+def limits(arguments):
     """Measure memory bandwidth and GEMM peaks of this machine into work/limits.txt."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks limits", description=limits.__doc__)
+    parser.parse_args(arguments)
     text = subprocess.check_output([ROOT + "/benchmarks/limits/run.sh", sys.executable], text=True)
     os.makedirs(WORK, exist_ok=True)
     with open(WORK + "/limits.txt", "w") as file:
@@ -35,6 +38,10 @@ def main(argv):
         report.main(arguments)
     elif command == "compare":
         records = report.load([WORK + "/results.jsonl"])
+        for peer in arguments[:2] or ["stax", "jax"]:
+            if not any(key[1] == peer for key in records):
+                timed = ", ".join(sorted({key[1] for key in records}))
+                sys.exit(f"{peer!r} has not been timed; there are results of {timed}")
         for threads in sorted({key[2] for key in records}):
             print(f"{threads} thread(s)\n{report.compare(records, threads, *arguments[:2])}")
     elif command == "plot":
@@ -44,13 +51,13 @@ def main(argv):
     elif command == "calls":
         calls.main(arguments)
     elif command == "limits":
-        limits()
+        limits(arguments)
     elif command == "shares":
         shares.main(arguments)
     elif command == "all":
         everything(arguments)
     else:
-        sys.exit(f"unknown command {command!r}; {__doc__}")
+        sys.exit(f"unknown command {command!r}: {__doc__}")
 
 
 if __name__ == "__main__":

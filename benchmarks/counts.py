@@ -4,6 +4,7 @@
 a figure grew; `python -m benchmarks counts --update` records it anew.
 """
 
+import argparse
 import re
 from pathlib import Path
 
@@ -104,9 +105,12 @@ def worse(now, before):
 
 
 def main(argv):
+    parser = argparse.ArgumentParser(prog="python -m benchmarks counts")
+    parser.add_argument("--update", action="store_true", help="record the figures anew")
+    options = parser.parse_args(argv)
     figures = table()
     print(text_of(figures), end="")
-    if "--update" in argv:
+    if options.update:
         RECORDED.write_text(text_of(figures))
         return
     found = worse(figures, recorded())

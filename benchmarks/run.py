@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from benchmarks.worker import PEERS, ROOT, WORK
+from benchmarks.worker import PEERS, ROOT, WORK, chosen
 from benchmarks.workloads import WORKLOADS
 
 DROP = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
@@ -76,7 +76,7 @@ class Proc:
             self.p.stdin.write((json.dumps(cmd) + "\n").encode())
             self.p.stdin.flush()
         except BrokenPipeError:
-            return {"error": "process died"}
+            return self.died()
         return self.read(timeout)
 
     def read(self, timeout):
@@ -85,7 +85,14 @@ class Proc:
             self.p.wait()
             return {"error": f"timeout {timeout}s"}
         line = self.p.stdout.readline()
-        return json.loads(line) if line else {"error": f"process died ({self.p.wait()})"}
+        return json.loads(line) if line else self.died()
+
+    def died(self):
+        """Say what a process that has ended wrote last."""
+        code = self.p.wait()
+        with open(self.log.name, errors="replace") as log:
+            last = (log.read().strip().splitlines() or [""])[-1]
+        return {"error": f"process died ({code}): {last} (more in {self.log.name})"}
 
     def close(self):
         if self.p.poll() is None:
@@ -103,7 +110,7 @@ CORE = 0
 
 def main(argv=None):
     global CORE
-    ap = argparse.ArgumentParser()
+    ap = argparse.ArgumentParser(prog="python -m benchmarks run")
     ap.add_argument(
         "--pass", dest="tag", default="cold", help="label; 'cold' empties the caches first"
     )
@@ -121,6 +128,8 @@ def main(argv=None):
     ap.add_argument("--cache", default=WORK + "/cache")
     a = ap.parse_args(argv)
     CORE = a.core
+    peers = chosen(a.peers, PEERS, "peer")
+    workloads = chosen(a.workloads, WORKLOADS, "workload")
     for d in ("ref", "logs", "cache"):
         os.makedirs(f"{WORK}/{d}", exist_ok=True)
     out = open(a.out, "a")
@@ -129,14 +138,14 @@ def main(argv=None):
         shutil.rmtree(cache, ignore_errors=True)
     os.makedirs(cache, exist_ok=True)
     live = {}
-    for name in a.workloads.split(","):
+    for name in workloads:
         w = WORKLOADS[name]
         if not os.path.exists(f"{WORK}/ref/{name}.npz"):
-            subprocess.check_call(
-                [sys.executable, "-m", "benchmarks.worker", "ref", name], cwd=ROOT
-            )
+            reference = [sys.executable, "-m", "benchmarks.worker", "ref", name]
+            if subprocess.call(reference, cwd=ROOT):  # which has said why
+                sys.exit(f"there is no reference for workload {name}: nothing was timed")
         procs, recs = [], {}
-        for p in peers_for(name, a.peers.split(",")):
+        for p in peers_for(name, peers):
             wide = w.f64 or w.i64
             split = wide and getattr(importlib.import_module(PEERS[p][0]), "SPLIT_64", False)
             # Memory that earlier workloads left in a process would hide what this one takes.

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import definitions
 from benchmarks.peers.stax_peer import Peer
 from benchmarks.report import duration, heading, row
-from benchmarks.worker import ROOT, leaves
+from benchmarks.worker import ROOT, chosen, leaves
 from benchmarks.workloads import WORKLOADS, M
 
 CACHED = 1 << 19  # bytes of arguments that stay in the second cache, with results and scratch
@@ -118,16 +118,17 @@ def limits(name, args, out_bytes, rates, seconds):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks shares")
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--seconds", type=float, default=0.5, help="per program")
     options = parser.parse_args(argv)
+    workloads = chosen(options.workloads, WORKLOADS, "workload")
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     rates = machine(options.seconds)
     shown = ", ".join(f"{name} {rate / 1e9:.3g}" for name, rate in rates.items())
     print(shown, "G/s", flush=True)
     print("\n".join(heading("Shares of the limits", "workload", "time", "limit", "share", "by")))
-    for name in options.workloads.split(","):
+    for name in workloads:
         args = WORKLOADS[name].make()
         function = definitions.build(name, Peer(1))
         out_bytes = sum(np.asarray(o).nbytes for o in leaves(function(*args)))

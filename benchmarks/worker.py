@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -20,6 +21,15 @@ PEERS = {  # name: (module, class)
 }
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = os.environ.get("BENCHMARKS_WORK", os.path.join(ROOT, "benchmarks", "work"))
+
+
+def chosen(text, known, what):
+    """Return the names in a comma-separated list; ends the program for one that is not `known`."""
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            sys.exit(f"no {what} is called {name!r}; there are {', '.join(known)}")
+    return names
 
 
 def leaves(t):
@@ -173,6 +183,11 @@ if __name__ == "__main__":
     elif sys.argv[1] == "ref":
         import numpy as np
 
+        if importlib.util.find_spec("autograd") is None:
+            sys.exit(
+                "results are checked against HIPS autograd, which is not installed: "
+                "pip install -r benchmarks/requirements.txt"
+            )
         for n in sys.argv[2:]:
             np.savez(f"{WORK}/ref/{n}.npz", *reference(n))
     else:

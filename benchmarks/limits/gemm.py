@@ -1,5 +1,6 @@
 """Peak GEMM GFLOP/s.  gemm.py {numpy|torch} THREADS"""
 
+import importlib.util
 import sys
 import time
 
@@ -8,11 +9,15 @@ import numpy as np
 lib, th = sys.argv[1], int(sys.argv[2])
 clock = time.process_time if th == 1 else time.perf_counter  # CPU time: immune to preemption
 
+if lib == "torch" and importlib.util.find_spec("torch") is None:
+    sys.exit("torch is not installed: its products are left out")
 if lib == "torch":
     import torch
 
     torch.set_num_threads(th)
     note = "mkl" if torch.backends.mkl.is_available() else "?"
+elif importlib.util.find_spec("threadpoolctl") is None:
+    note = "?"  # which BLAS, only this library says
 else:
     from threadpoolctl import threadpool_info
 

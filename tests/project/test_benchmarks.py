@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from benchmarks import __main__ as entry
 from benchmarks import calls, plot, report, shares
 from benchmarks.definitions import DEFS
 from benchmarks.worker import PEERS, check
@@ -94,3 +97,22 @@ def test_pieces_stay_in_cache_and_say_how_much_work_is_left() -> None:
 
 def test_the_least_time_is_of_the_process() -> None:
     assert 0 < shares.least(np.sort, (np.arange(100),), 0.01) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["run", "--peers", "stax,nobody"], "no peer is called 'nobody'; there are jax, "),
+        (["run", "--workloads", "zz"], "no workload is called 'zz'; there are a, "),
+        (["shares", "--workloads", "a,zz"], "no workload is called 'zz'; there are a, "),
+        (["compare", "stax", "nobody"], "'nobody' has not been timed; there are results of stax"),
+        (["nonsense"], "unknown command 'nonsense'"),
+    ],
+)
+def test_a_name_that_is_not_there_ends_the_program_with_those_that_are(
+    command: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results.jsonl").write_text(json.dumps(record("stax", 1e-6)) + "\n")
+    monkeypatch.setattr(entry, "WORK", str(tmp_path))
+    with pytest.raises(SystemExit, match=re.escape(message)):
+        entry.main(command)
