@@ -228,7 +228,26 @@ def ufunc_at(ufunc: np.ufunc, a: Array, indices: Any, b: Any = None) -> None:
     kind = _AT.get(ufunc)
     if kind is None:
         raise _unsupported(ufunc, "at")
+    if kind in ("add", "sub", "mul"):
+        _check_whole(ufunc, a, b)
     assign(a, written(a, indices, b, kind))
+
+
+def _check_whole(ufunc: np.ufunc, a: Array, b: Any) -> None:
+    """DtypeError for fractions that meet integers: NumPy cuts each result, not each value."""
+    dtype = aval_of(a).dtype
+    value = operand(b, f"{ufunc.__name__}.at")
+    if dtype.kind not in "iu" or aval_of(value).dtype.kind not in "fc":
+        return
+    if not isinstance(value, Tracer) and np.all(value == np.trunc(np.real(value))):
+        return
+    raise DtypeError(
+        f"np.{ufunc.__name__}.at of an array of {dtype} with fractions: what is cut off depends on "
+        "the order of the writes",
+        operands=[a, value],
+        where=user_source() or None,
+        hint=f"convert one of them: x.astype(float), or the values with .astype(np.{dtype})",
+    )
 
 
 UFUNC_METHODS.update(

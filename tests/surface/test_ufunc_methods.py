@@ -96,3 +96,22 @@ def test_the_attributes_of_a_ufunc():
 def test_what_has_no_traced_version_says_so(call, error, text):
     with pytest.raises(error, match=text):
         stax.jit(call)(np.ones(3))
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.subtract, np.multiply, np.maximum, np.minimum])
+@pytest.mark.parametrize("value", [2.0, np.float32(-3), np.array([2.0, -4.0])])
+def test_at_takes_whole_numbers_of_any_dtype_for_integers_and_refuses_fractions(ufunc, value):
+    def changed(x, v):
+        y = x.copy()
+        ufunc.at(y, [0, 0], v)
+        return y
+
+    x = np.array([5, -6])
+    np.testing.assert_array_equal(stax.jit(lambda x: changed(x, value))(x), changed(x, value))
+    if ufunc in (np.maximum, np.minimum):  # a cut keeps the order
+        for v in (value, value + 0.5, value - 0.5):
+            np.testing.assert_array_equal(stax.jit(changed)(x, v), changed(x, v))
+    else:
+        for f in (lambda x: changed(x, value + 0.5), lambda x: changed(x, x * 1.0)):
+            with pytest.raises(DtypeError, match="with fractions"):
+                stax.jit(f)(x)
