@@ -278,7 +278,7 @@ def limit_spinning() -> None:
     waits for a thread that is not scheduled.  The variable is read when the library is loaded.
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
-        os.environ["GOMP_SPINCOUNT"] = "1000"
+        os.environ["GOMP_SPINCOUNT"] = "5000"
 
 
 def _run_compiler(
